@@ -42,14 +42,17 @@ impl ClientOptions {
         highest_level: Option<i32>,
         request_limit_bytes: u64,
     ) -> ClientOptions {
-        ClientOptions::read_for(fields, true, timeout, highest_level, request_limit_bytes)
+        let read_tls = ClientTlsOptions::read;
+        let (level, limit_bytes) = (highest_level, request_limit_bytes);
+        ClientOptions::read_for(fields, true, read_tls, timeout, level, limit_bytes)
     }
 
     /// As [`ClientOptions::read`]. `has_headers`: the protocol has headers, and so credentials in
-    /// them.
+    /// them. `read_tls`: reads the section `tls`.
     pub(crate) fn read_for(
         fields: &mut Fields<'_>,
         has_headers: bool,
+        read_tls: fn(&mut Fields<'_>) -> ClientTlsOptions,
         timeout: Duration,
         highest_level: Option<i32>,
         request_limit_bytes: u64,
@@ -62,7 +65,7 @@ impl ClientOptions {
         ClientOptions {
             timeout: if timeout.is_zero() { TIMEOUT_MAX } else { timeout },
             compression_level: compression_level(fields, highest_level),
-            tls: ClientTlsOptions::read(fields),
+            tls: read_tls(fields),
             headers: if has_headers { read_headers(fields) } else { HeaderMap::new() },
             authenticator: if has_headers { read_authenticator(fields) } else { None },
             max_request_bytes: {

@@ -30,7 +30,7 @@ pub(crate) trait Protocol: Send + Sync + 'static {
     -> Result<(Vec<Bytes>, Encoding), PackError>;
 
     /// See [`Exporter::packing_bytes`].
-    fn packing_bytes(&self, request_bytes: usize) -> usize {
+    fn packing_bytes(&self, request_bytes: usize, _items: usize) -> usize {
         request_bytes
     }
 
@@ -120,8 +120,8 @@ impl<P: Protocol> Exporter for NetworkExporter<P> {
         self.protocol.pack(signal, chunks)
     }
 
-    fn packing_bytes(&self, request_bytes: usize) -> usize {
-        self.protocol.packing_bytes(request_bytes)
+    fn packing_bytes(&self, request_bytes: usize, items: usize) -> usize {
+        self.protocol.packing_bytes(request_bytes, items)
     }
 
     fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {

@@ -121,8 +121,8 @@ pub trait Exporter: Send + Sync + 'static {
         Ok((chunks, Encoding::Identity))
     }
 
-    /// Memory that [`Exporter::pack`] takes at most for a request of this many bytes.
-    fn packing_bytes(&self, request_bytes: usize) -> usize {
+    /// Memory that [`Exporter::pack`] takes at most for a request of this many bytes and items.
+    fn packing_bytes(&self, request_bytes: usize, _items: usize) -> usize {
         request_bytes
     }
 

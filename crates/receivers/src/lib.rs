@@ -11,6 +11,7 @@ mod netlog;
 pub mod otlp;
 pub mod prometheus;
 mod receiver;
+mod refused;
 mod splitting;
 mod syslog;
 mod tcplog;

@@ -44,7 +44,7 @@ pub(super) fn packing_bytes(batch: &Batch<Lease>, exporter: &dyn Exporter) -> us
         return 0;
     }
     let inflated = payloads().filter(is_packed).map(|it| it.uncompressed_len_bytes);
-    let packed_bytes = exporter.packing_bytes(batch.bytes);
+    let packed_bytes = exporter.packing_bytes(batch.bytes, batch.items as usize);
     packed_bytes + inflated.sum::<usize>() + contents().map(Content::copied_bytes).sum::<usize>()
 }
 

@@ -18,6 +18,8 @@ use crate::metrics;
 const LAST_CHECKPOINTS: Duration = Duration::from_secs(3);
 /// At the end of the drain: the time for answers to senders that still wait.
 const REMAINING_ANSWERS: Duration = Duration::from_secs(1);
+/// Before that: the time for receivers to count what they could not hand on.
+const LAST_COUNTS: Duration = Duration::from_millis(100);
 /// With a directory: healthy deliveries may send for this long, to leave little for the next start.
 const LAST_SENDING: Duration = Duration::from_secs(1);
 /// With a directory: the time for requests in flight after that. The next start sends the rest.
@@ -65,6 +67,9 @@ impl Engine {
             tokio::time::timeout(drain_timeout / 2, answering.as_mut()).await.is_ok();
         if !all_answered {
             self.intakes.values().for_each(|intake| intake.close());
+            // Receivers whose senders get no answers count what they have left, for the last
+            // metrics.
+            let _ = tokio::time::timeout(LAST_COUNTS, answering.as_mut()).await;
         }
         let stays = self.storage.directory().is_some();
         let undelivered = self.end_deliveries(stays, deadline).await;

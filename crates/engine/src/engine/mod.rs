@@ -21,6 +21,7 @@ use sluice_net::server::{ConnectionBudget, OpenConnections, ReadScheduler, Serve
 use sluice_receivers::{StartedReceiver, Streams};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
+use tokio_util::sync::CancellationToken;
 
 use self::deliveries::Setup;
 pub use self::ending::{ShutdownReport, Undelivered};
@@ -300,6 +301,7 @@ impl Engine {
                     shared_work: self.shared_work.clone(),
                     resources: self.resources.clone(),
                     closed: AtomicBool::new(false),
+                    told_closed: CancellationToken::new(),
                 }))
             });
         }

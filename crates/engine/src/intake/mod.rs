@@ -22,6 +22,7 @@ use sluice_flow::{BoxFuture, Frame, Payload, Refusal};
 use sluice_net::server::ServerResources;
 use sluice_otlp::{Encoding, Signal};
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use crate::ack::Ack;
 use crate::delivery::Delivery;
@@ -52,6 +53,8 @@ pub(crate) struct Door {
     pub resources: ServerResources,
     /// Set before the deliveries end: from then on nothing may be answered OK.
     pub closed: AtomicBool,
+    /// Cancelled right after that.
+    pub told_closed: CancellationToken,
 }
 
 /// The route of one receiver's data of one signal, as of one configuration.
@@ -93,6 +96,7 @@ impl ReceiverIngress {
     /// Refuses everything from now on: the process ends.
     pub(crate) fn close(&self) {
         self.door.closed.store(true, Ordering::SeqCst);
+        self.door.told_closed.cancel();
     }
 }
 
@@ -104,6 +108,10 @@ impl Ingress for ReceiverIngress {
 
     fn waiting(&self, is_sender_known: bool) -> Arc<dyn MemoryPool> {
         Arc::new(WaitingMemory { receiving: self.door.receiving.clone(), is_sender_known })
+    }
+
+    fn closed(&self) -> BoxFuture<'static, ()> {
+        Box::pin(self.door.told_closed.clone().cancelled_owned())
     }
 }
 
@@ -172,6 +180,8 @@ impl ReceiverRoute {
         mut request: Request,
         permit: &mut Permit,
     ) -> Result<(Option<Answer>, bool), Refusal> {
+        // A request that is refused and tried again is not in the log meanwhile.
+        self.door.check_open()?;
         let (bytes, items) = (request.payload.uncompressed_len_bytes, request.items as usize);
         let mark = match request.ranges.take().map(|ranges| self.route.arrive(ranges)) {
             None => None,

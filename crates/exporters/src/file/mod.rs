@@ -160,7 +160,7 @@ impl Exporter for FileExporter {
         Ok((vec![whole], Encoding::Identity))
     }
 
-    fn packing_bytes(&self, request_bytes: usize) -> usize {
+    fn packing_bytes(&self, request_bytes: usize, _: usize) -> usize {
         let factor = if self.config.format == Format::Json { JSON_PACKING_FACTOR } else { 1 };
         request_bytes.saturating_mul(factor)
     }

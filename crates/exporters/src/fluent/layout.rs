@@ -6,7 +6,7 @@ use sluice_config::Fields;
 use sluice_otlp::Malformed;
 use sluice_otlp::wire::Fields as WireFields;
 
-use super::notation::{Notation, key_and_value, write_value};
+use super::notation::{MAP_DEPTH, Notation, RECORD_DEPTH, key_and_value, write_value};
 use super::record::unique;
 use super::{Stop, check_fields};
 
@@ -43,6 +43,15 @@ enum Place {
     Labels,
     Annotations,
     Resource,
+}
+
+impl Place {
+    /// The depth of the values in it: see [`write_value`]. They are attributes with a map around
+    /// them, or two.
+    fn depth(self) -> usize {
+        let maps = if matches!(self, Place::Labels | Place::Annotations) { 2 } else { 1 };
+        RECORD_DEPTH + 1 + maps * MAP_DEPTH
+    }
 }
 
 /// The place of an attribute, and its name there.
@@ -172,7 +181,7 @@ impl Placed<'_> {
     ) -> Result<(), Stop> {
         for ((_, key), value) in self.0.iter().filter(|((its, _), _)| *its == place) {
             write_key::<N>(out, key, index);
-            write_value::<N>(out, value)?;
+            write_value::<N>(out, value, place.depth())?;
             if out.len() > limit_bytes {
                 return Err(Stop::TooLarge { limit_bytes });
             }

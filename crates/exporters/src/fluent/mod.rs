@@ -29,6 +29,9 @@ const FIELD_BYTES: usize = 192;
 const LIST_FACTOR: usize = 40;
 /// A value becomes at most this many times as long: control characters do in JSON.
 const VALUE_FACTOR: usize = 6;
+/// A record becomes at most this many bytes beside its values, those of its resource and the text
+/// that an exporter adds: the names of its fields, its time, the message around it.
+const RECORD_BYTES: usize = 1 << 10;
 /// Buffers that grow are at most this many times as large as their content.
 const GROWTH_FACTOR: usize = 2;
 
@@ -68,13 +71,22 @@ pub(crate) fn limit_bytes(client: &ClientOptions) -> usize {
 }
 
 /// Memory for writing a request of this length: see [`sluice_flow::Exporter::packing_bytes`]. A
-/// resource stands once in a request but in each written record, so that only the limit bounds
-/// those.
-pub(crate) fn packing_bytes(client: &ClientOptions, request_bytes: usize) -> usize {
+/// resource stands once in a request but in each written record: the number of these bounds what is
+/// written of a small request, the limit that of others. `own_bytes`: the text that an exporter
+/// adds to a record.
+pub(crate) fn packing_bytes(
+    client: &ClientOptions,
+    request_bytes: usize,
+    items: usize,
+    own_bytes: usize,
+) -> usize {
     let limit_bytes = limit_bytes(client);
     let at_most = |factor| request_bytes.saturating_mul(factor).min(limit_bytes);
+    let record_bytes = request_bytes.saturating_add(own_bytes).saturating_mul(VALUE_FACTOR);
+    let all_bytes = record_bytes.saturating_add(RECORD_BYTES).saturating_mul(items);
     // It goes beyond the limit by one value.
-    let written_bytes = limit_bytes.saturating_add(request_bytes.saturating_mul(VALUE_FACTOR));
+    let beyond_bytes = request_bytes.saturating_mul(VALUE_FACTOR);
+    let written_bytes = limit_bytes.min(all_bytes).saturating_add(beyond_bytes);
     let buffers_bytes = at_most(VALUE_FACTOR).saturating_add(written_bytes);
     request_bytes
         .saturating_add(at_most(LIST_FACTOR))

@@ -120,21 +120,24 @@ impl Notation for MessagePack {
     }
 }
 
-/// Writes an encoded `AnyValue`. Keys of a map within it may occur more than once.
+/// The depth of a record's values as messages of OTLP: of a body in a `LogRecord` of a request.
+pub(super) const RECORD_DEPTH: usize = 4;
+/// A map around values is three messages.
+pub(super) const MAP_DEPTH: usize = 3;
+const ARRAY_DEPTH: usize = 2;
+
+/// Writes an encoded `AnyValue`. Keys of a map within it may occur more than once. `depth`: the
+/// value's own, where a receiver makes a record of it again.
 ///
 /// # Errors
-/// [`Malformed`] if it is none, or nests deeper than [`NESTING_LIMIT`].
-pub(crate) fn write_value<N: Notation>(out: &mut Vec<u8>, encoded: &[u8]) -> Result<(), Malformed> {
-    write_nested::<N>(out, encoded, 0)
-}
-
-fn write_nested<N: Notation>(
+/// [`Malformed`] if it is none, or nests deeper than [`NESTING_LIMIT`]: no receiver would take it.
+pub(crate) fn write_value<N: Notation>(
     out: &mut Vec<u8>,
     encoded: &[u8],
     depth: usize,
 ) -> Result<(), Malformed> {
     if depth > NESTING_LIMIT {
-        return Err(Malformed { offset: 0, reason: "messages nest too deeply" });
+        return Err(Malformed { offset: 0, reason: "values nest too deeply in this format" });
     }
     match Value::read(encoded) {
         Value::Empty => N::null(out),
@@ -154,7 +157,7 @@ fn write_nested<N: Notation>(
                     N::text(out, key);
                     N::colon(out);
                     index += 1;
-                    write_nested::<N>(out, value, depth + 1)
+                    write_value::<N>(out, value, depth + MAP_DEPTH)
                 })?;
                 N::end_map(out);
             } else {
@@ -162,7 +165,7 @@ fn write_nested<N: Notation>(
                 parts.each(|part| {
                     N::part(out, index);
                     index += 1;
-                    write_nested::<N>(out, part, depth + 1)
+                    write_value::<N>(out, part, depth + ARRAY_DEPTH)
                 })?;
                 N::end_array(out);
             }

@@ -9,7 +9,7 @@ use sluice_otlp::wire::{FIXED64, Fields as WireFields, LEN, VARINT};
 use sluice_otlp::{AnyValue, Malformed, Value};
 
 use super::layout::{Written, write_key};
-use super::notation::{Notation, Parts, key_and_value, write_value};
+use super::notation::{Notation, Parts, RECORD_DEPTH, key_and_value, write_value};
 use super::{Stop, check_fields};
 
 /// Fields of a record that are neither in its body nor its attributes, at most.
@@ -155,12 +155,12 @@ impl Record<'_, '_> {
         N::begin_map(out, self.fields.len() - left_out + usize::from(first.is_some()));
         if let Some((key, value)) = first {
             write_key::<N>(out, key.as_bytes(), &mut index);
-            write_value::<N>(out, &value.encoded())?;
+            write_value::<N>(out, &value.encoded(), RECORD_DEPTH)?;
         }
         for (key, content) in self.fields.iter().filter(|(key, _)| !is_left_out(key)) {
             write_key::<N>(out, key, &mut index);
             match content {
-                Content::Encoded(encoded) => write_value::<N>(out, encoded)?,
+                Content::Encoded(encoded) => write_value::<N>(out, encoded, RECORD_DEPTH)?,
                 Content::Number(number) => N::integer(out, *number),
                 Content::Text(text) => N::text(out, text),
                 Content::Id(id) => {

@@ -176,8 +176,11 @@ fn the_memory_for_writing_bounds_what_is_written() {
         for logs in &requests {
             let (chunks, _) =
                 exporter.pack(Signal::Logs, vec![logs.clone()]).expect("is within its limit");
-            let (made, asked) =
-                (chunks.iter().map(Bytes::len).sum::<usize>(), exporter.packing_bytes(logs.len()));
+            let items = sluice_otlp::scan(Signal::Logs, logs).expect("is OTLP") as usize;
+            let (made, asked) = (
+                chunks.iter().map(Bytes::len).sum::<usize>(),
+                exporter.packing_bytes(logs.len(), items),
+            );
             assert!(made > 0 && 2 * made <= asked, "{kind} {options}: {made} of {asked}");
         }
         // A record of more fields than there is memory for in lists.
@@ -196,16 +199,31 @@ fn a_list_in_pieces_is_one_list() {
     let pieces = [list(0x2a, int(1)), list(0x0a, b"text".to_vec()), list(0x2a, int(2))];
     let pieces = [pieces.concat(), list(0x2a, int(3))].concat();
     let mut out = Vec::new();
-    notation::write_value::<Json>(&mut out, &pieces).expect("is a value");
+    notation::write_value::<Json>(&mut out, &pieces, 0).expect("is a value");
     assert_eq!(out, b"[2,3]");
-    let deep = (0..200).fold(Vec::new(), |inner, _| {
-        let mut element = vec![0x0a];
-        sluice_otlp::wire::write_varint(&mut element, inner.len() as u64);
-        element.extend(inner);
-        let mut list = vec![0x2a];
-        sluice_otlp::wire::write_varint(&mut list, element.len() as u64);
-        list.extend(element);
-        list
-    });
-    assert!(notation::write_value::<MessagePack>(&mut out, &deep).is_err());
+    let deep = |levels: usize| {
+        (0..levels).fold(Vec::new(), |inner, _| {
+            let mut element = vec![0x0a];
+            sluice_otlp::wire::write_varint(&mut element, inner.len() as u64);
+            element.extend(inner);
+            let mut list = vec![0x2a];
+            sluice_otlp::wire::write_varint(&mut list, element.len() as u64);
+            list.extend(element);
+            list
+        })
+    };
+    assert!(notation::write_value::<MessagePack>(&mut out, &deep(48), 4).is_ok());
+    assert!(notation::write_value::<MessagePack>(&mut out, &deep(49), 4).is_err());
+}
+
+/// Guarantee: what small requests are charged lets many of them be packed at once.
+#[test]
+fn small_requests_take_little_memory_for_writing() {
+    for (kind, options) in [("fluentbit_http", ""), ("fluentforward", "endpoint: 'a:1'")] {
+        let exporter = exporter(kind, &format!("{{{options}}}"));
+        assert!(exporter.packing_bytes(1 << 10, 1) < 128 << 10, "{kind}");
+        assert!(exporter.packing_bytes(4 << 10, 10) < 1 << 20, "{kind}");
+        let (small, large) = (exporter.packing_bytes(1 << 20, 1000), 8 << 20);
+        assert!(small >= large, "{kind}: the limit bounds it");
+    }
 }

@@ -9,6 +9,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sluice_config::{Fields, Secret};
 use sluice_net::client::{HttpOptions, Origin};
+use sluice_net::tls::ClientTlsOptions;
 use sluice_otlp::Encoding;
 
 use super::format::{DateFormat, Format};
@@ -59,6 +60,13 @@ impl FluentBitHttpConfig {
         let doc = "Format of the time: seconds with a fraction, seconds, milliseconds, \
                    `2026-11-21T06:05:43.000001Z` or `2026-11-21 06:05:43.000001`.";
         let date_format = fields.choice("json_date_format", DateFormat::Double, &date_formats, doc);
+        for key in ["json_date_key", "json_date_format"] {
+            if format == Format::MessagePack && fields.is_given(key) {
+                let why =
+                    "has no effect with `format: msgpack`: the time stands before each record";
+                fields.warn_at(key, why);
+            }
+        }
         let encodings =
             [("gzip", Encoding::Gzip), ("none", Encoding::Identity), ("", Encoding::Identity)];
         let doc = "Compression of requests.";
@@ -69,7 +77,9 @@ impl FluentBitHttpConfig {
         // TLS is off unless the section is there, as in Fluent Bit.
         let has_tls = fields.is_present("tls");
         let highest_level = (encoding == Encoding::Gzip).then_some(GZIP_LEVELS).flatten();
-        let mut client = ClientOptions::read(fields, TIMEOUT, highest_level, REQUEST_LIMIT_BYTES);
+        let (tls, limit_bytes) = (ClientTlsOptions::read_where_present, REQUEST_LIMIT_BYTES);
+        let mut client =
+            ClientOptions::read_for(fields, true, tls, TIMEOUT, highest_level, limit_bytes);
         client.headers.extend(headers);
         let scheme = if has_tls && !client.tls.insecure { "https" } else { "http" };
         let host =

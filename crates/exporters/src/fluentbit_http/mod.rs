@@ -93,8 +93,9 @@ impl Protocol for Http {
         Ok((vec![packed.map_err(|error| error.to_string())?], encoding))
     }
 
-    fn packing_bytes(&self, request_bytes: usize) -> usize {
-        fluent::packing_bytes(&self.config.client, request_bytes)
+    fn packing_bytes(&self, request_bytes: usize, items: usize) -> usize {
+        let FluentBitHttpConfig { client, date_key, .. } = &self.config;
+        fluent::packing_bytes(client, request_bytes, items, date_key.len())
     }
 
     fn secrets<'a>(&'a self, _: Signal, headers: &'a HeaderMap) -> Secrets<'a> {

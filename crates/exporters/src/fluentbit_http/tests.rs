@@ -163,3 +163,17 @@ fn tls_is_on_where_its_section_is() {
         assert!(diagnostics.errors().count() > 0, "{wrong}");
     }
 }
+
+#[test]
+fn options_of_other_formats_cause_a_warning() {
+    for (text, warnings) in [
+        ("{format: msgpack, json_date_key: t, json_date_format: epoch}", 2),
+        ("{format: msgpack}", 0),
+        ("{format: json, json_date_key: t, json_date_format: epoch}", 0),
+    ] {
+        let (_, diagnostics) =
+            sluice_config::read_text("exporters.test", text, FluentBitHttpConfig::read);
+        let said = diagnostics.render(false);
+        assert_eq!(said.matches("no effect with `format: msgpack`").count(), warnings, "{said}");
+    }
+}

@@ -5,6 +5,7 @@ use std::time::Duration;
 use sluice_config::Fields;
 use sluice_net::client::{Endpoint, Target};
 use sluice_net::forward::handshake::{SharedSecret, User};
+use sluice_net::tls::ClientTlsOptions;
 
 use crate::client_options::{ClientOptions, GZIP_LEVELS};
 use crate::fluent::Layout;
@@ -21,8 +22,8 @@ pub(super) struct FluentForwardConfig {
     pub target: Target,
     pub tls: bool,
     pub tag: String,
-    /// The field of a record with its tag; empty: there is none.
-    pub tag_from: String,
+    /// The field of a record with its tag.
+    pub tag_from: Option<String>,
     pub require_ack: bool,
     pub is_gzip: bool,
     pub secret: Option<SharedSecret>,
@@ -34,7 +35,8 @@ pub(super) struct FluentForwardConfig {
 
 impl FluentForwardConfig {
     pub(super) fn read(fields: &mut Fields<'_>) -> FluentForwardConfig {
-        let doc = "The receiver: `host:port` or `unix:///path`.";
+        let doc = "The receiver's address: `host:port`, `[ipv6]:port`, or the path of its Unix \
+                   socket as `unix:///path`. It has no scheme for TLS: that is what `tls` is for.";
         let endpoint = fields.required_string("endpoint", doc);
         let target = match Endpoint::parse(&endpoint) {
             Ok(Endpoint { target, tls: None }) => target,
@@ -53,7 +55,11 @@ impl FluentForwardConfig {
         let tag = fields.string("tag", "sluice", "Tag of the records.");
         let doc = "Field of a record, such as the attribute `fluent.tag`, with the record's tag. \
                    The field is left out. Records without it get `tag`.";
-        let tag_from = fields.string("tag_from", "", doc);
+        let tag_from = fields.optional_string("tag_from", doc);
+        if tag_from.as_deref() == Some("") {
+            let hint = "leave it out if all records are to have `tag`";
+            fields.error_at_with_hint("tag_from", "must be the name of a field", hint);
+        }
         let doc = "A request counts as delivered when the receiver has acknowledged it. If false, \
                    as soon as it is written to the connection: what is on its way when a \
                    connection ends is lost.";
@@ -71,7 +77,8 @@ impl FluentForwardConfig {
         // TLS is off unless the section is there, as in Fluent Bit.
         let has_tls = fields.is_present("tls");
         let levels = is_gzip.then_some(GZIP_LEVELS).flatten();
-        let client = ClientOptions::read_for(fields, false, TIMEOUT, levels, REQUEST_LIMIT_BYTES);
+        let (tls, limit_bytes) = (ClientTlsOptions::read_where_present, REQUEST_LIMIT_BYTES);
+        let client = ClientOptions::read_for(fields, false, tls, TIMEOUT, levels, limit_bytes);
         let (secret, user) = security.map_or((None, None), |(secret, user)| (Some(secret), user));
         FluentForwardConfig {
             endpoint,

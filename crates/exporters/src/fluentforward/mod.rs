@@ -1,5 +1,6 @@
 //! Logs by the forward protocol, to Fluent Bit, Fluentd or a Collector.
 
+mod attempts;
 mod config;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use crate::client_options::ClientOptions;
 use crate::exporter::{BuildContext, BuildError, ExporterConfig, NamedTarget};
 use crate::fluent::{self, MessagePack, Stop, each_record};
 use crate::outcome;
+use attempts::{Attempts, LOSSES_MAX};
 use config::FluentForwardConfig;
 
 /// Memory for a message beside its tag and its events.
@@ -56,13 +58,15 @@ impl ExporterConfig for FluentForwardConfig {
             idle_timeout: self.idle_timeout,
         };
         let client = ForwardClient::new(self.target.clone(), options);
-        Ok(Arc::new(FluentForward { config: self.clone(), client }))
+        let attempts = Attempts::default();
+        Ok(Arc::new(FluentForward { config: self.clone(), client, attempts }))
     }
 }
 
 struct FluentForward {
     config: FluentForwardConfig,
     client: ForwardClient,
+    attempts: Attempts,
 }
 
 /// The events of one tag.
@@ -77,7 +81,7 @@ impl FluentForward {
     fn events(&self, chunks: &[Bytes]) -> Result<Vec<(String, Tagged)>, Stop> {
         let config = &self.config;
         let limit_bytes = fluent::limit_bytes(&config.client);
-        let tag_from = Some(&*config.tag_from).filter(|name| !name.is_empty());
+        let tag_from = config.tag_from.as_deref();
         let (mut places, mut tagged) = (HashMap::new(), Vec::<(String, Tagged)>::new());
         let mut written_bytes = 0;
         each_record::<MessagePack>(chunks, &config.layout, limit_bytes, |record| {
@@ -111,7 +115,15 @@ impl FluentForward {
     }
 
     async fn deliver(&self, request: &Packed) -> Outcome {
-        let Err(error) = self.client.send(&request.chunks).await else {
+        let Some(mut attempt) = self.attempts.begin(&request.chunks) else {
+            let reason = format!(
+                "{LOSSES_MAX} connections ended, or were given up, before the receiver \
+                 acknowledged it, while it acknowledged other messages"
+            );
+            return Outcome::Failed { reason };
+        };
+        let Err(error) = self.client.send(&request.chunks, &attempt.progress).await else {
+            attempt.is_delivered = true;
             return Outcome::Delivered;
         };
         let FluentForwardConfig { secret, user, .. } = &self.config;
@@ -141,8 +153,9 @@ impl Exporter for FluentForward {
         Ok((messages.collect::<Result<_, PackError>>()?, Encoding::Identity))
     }
 
-    fn packing_bytes(&self, request_bytes: usize) -> usize {
-        fluent::packing_bytes(&self.config.client, request_bytes)
+    fn packing_bytes(&self, request_bytes: usize, items: usize) -> usize {
+        let FluentForwardConfig { client, tag, .. } = &self.config;
+        fluent::packing_bytes(client, request_bytes, items, tag.len())
     }
 
     fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {

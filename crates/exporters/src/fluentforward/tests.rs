@@ -33,6 +33,8 @@ enum Answer {
     LongAck,
     Silence,
     WrongAck,
+    /// A message with this tag ends the connection.
+    NotTaken(&'static str),
 }
 
 /// More in an acknowledgement than an id.
@@ -101,6 +103,7 @@ async fn serve(
         let chunk = match answer {
             Answer::Silence => continue,
             Answer::AckThenClose(most) if acks >= most => return,
+            Answer::NotTaken(tag) if message.tag == tag.as_bytes() => return,
             Answer::WrongAck => Some(&b"other"[..]),
             _ => message.chunk,
         };
@@ -172,6 +175,28 @@ async fn a_request_without_its_acknowledgement_is_sent_again() {
     let trusting = made(&backend, "require_ack: false");
     let sent = trusting.send(&logs(&*trusting, &["one"])).await;
     assert_eq!(sent, Outcome::Delivered, "it is when it is written");
+}
+
+/// Scenario: a receiver takes all messages of a request but the one in the middle. Guarantee: its
+/// neighbours arrive once, and in the end it is taken for the one at fault.
+#[tokio::test]
+async fn a_message_that_is_never_acknowledged_does_not_repeat_its_neighbours() {
+    let (backend, seen) = receiver(Answer::NotTaken("bad"), None).await;
+    let exporter = made(&backend, "tag_from: tag");
+    let record = |tag: &str| request(&[], &[("tag", text(tag))], &[text("x")]);
+    let chunks = ["a", "bad", "b"].map(record).to_vec();
+    let request = packed(&*exporter, Signal::Logs, chunks);
+    let other = packed(&*exporter, Signal::Logs, vec![record("other")]);
+    let mut attempts = 0;
+    while kind(&exporter.send(&request).await) == "retry" {
+        attempts += 1;
+        assert!(attempts < 100, "it goes on for ever");
+        assert_eq!(exporter.send(&other).await, Outcome::Delivered);
+    }
+    assert_eq!(attempts, 8);
+    let count = |tag: &str| seen.lock().iter().filter(|(its, _)| its == tag).count();
+    assert_eq!((count("a"), count("other")), (1, 8));
+    assert!(count("bad") >= 8);
 }
 
 /// Guarantee: a connection that the peer has closed meanwhile costs no request.
@@ -286,6 +311,7 @@ fn wrong_options_are_errors() {
         ("{endpoint: 'a:1', security: {username: u}}", "shared_key"),
         ("{endpoint: 'a:1', security: {shared_key: k, password: p}}", "username"),
         ("{endpoint: 'a:1', headers: {a: b}}", "headers"),
+        ("{endpoint: 'a:1', tag_from: ''}", "must be the name of a field"),
     ] {
         let (_, diagnostics) =
             sluice_config::read_text("exporters.test", text, FluentForwardConfig::read);

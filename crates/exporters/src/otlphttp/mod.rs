@@ -190,7 +190,7 @@ impl Protocol for Http {
         Ok((vec![packed.map_err(|error| error.to_string())?], encoding))
     }
 
-    fn packing_bytes(&self, request_bytes: usize) -> usize {
+    fn packing_bytes(&self, request_bytes: usize, _: usize) -> usize {
         let factor = if self.format == Format::Json { JSON_PACKING_FACTOR } else { 1 };
         request_bytes.saturating_mul(factor)
     }

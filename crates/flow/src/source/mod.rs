@@ -41,6 +41,12 @@ pub trait Ingress: Send + Sync + 'static {
     /// Memory for the bytes that arrive of waiting requests. They wait to be admitted or, if the
     /// sender is not known yet, for a check of its credentials.
     fn waiting(&self, is_sender_known: bool) -> Arc<dyn MemoryPool>;
+
+    /// Ready once the engine takes nothing more, as the process ends. A receiver whose senders get
+    /// no answers then counts what it still has as lost.
+    fn closed(&self) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
+    }
 }
 
 /// The pipelines for a receiver's data of one signal.
@@ -206,6 +212,10 @@ impl Drop for Permit {
 
 /// A request that is in the log. Dropping it leaves the request there, unless its sender waits for
 /// its only backend: then the request is withdrawn.
+///
+/// A refusal by a receipt is for a sender that waits, who has a copy and sends it again. The
+/// request may be in the log all the same (the disk is in trouble), or is counted as dropped. So a
+/// receiver without senders does not submit it again: it would arrive twice.
 ///
 /// A receipt without a wait costs no allocation.
 #[must_use = "a sender is answered when the receipt says so"]

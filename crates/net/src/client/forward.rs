@@ -2,6 +2,7 @@
 //! acknowledged.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -38,6 +39,15 @@ pub struct ForwardClient {
     idle: Mutex<Idle>,
 }
 
+/// The progress of a request.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Chunks that were acknowledged: they are not sent again.
+    pub acknowledged: Mutex<HashSet<Vec<u8>>>,
+    /// All others were written to the last connection.
+    pub is_written: AtomicBool,
+}
+
 #[derive(Default)]
 struct Idle {
     /// The most recently used is last, and used first.
@@ -59,20 +69,22 @@ impl ForwardClient {
     }
 
     /// Sends messages and waits until each with a chunk id is acknowledged. Others count as sent
-    /// once the connection has taken them.
+    /// once the connection has taken them. `progress`: that of earlier attempts at them, which this
+    /// one goes on with, also if it is dropped.
     ///
     /// # Errors
     /// [`TransportError`]: some or all of the messages may have arrived.
-    pub async fn send(&self, messages: &[Bytes]) -> Result<()> {
+    pub async fn send(&self, messages: &[Bytes], progress: &Progress) -> Result<()> {
         if let Some(mut kept) = self.take_idle() {
             // The peer may have closed it by now: then a new one does.
-            if kept.exchange(messages).await.is_ok() {
+            if kept.exchange(messages, progress).await.is_ok() {
                 self.keep(kept);
                 return Ok(());
             }
         }
+        progress.is_written.store(false, Ordering::Relaxed);
         let mut connection = self.connect().await?;
-        connection.exchange(messages).await?;
+        connection.exchange(messages, progress).await?;
         self.keep(connection);
         Ok(())
     }
@@ -142,28 +154,39 @@ impl Connection {
 
     /// Acknowledgements are read while messages are written: a peer that has no room left for those
     /// that are on their way reads no further message.
-    async fn exchange(&mut self, messages: &[Bytes]) -> Result<()> {
+    async fn exchange(&mut self, messages: &[Bytes], progress: &Progress) -> Result<()> {
         let garbage = |error: MessageError| TransportError::Garbage { reason: error.to_string() };
-        let read = messages.iter().map(|message| Message::read(message).map_err(garbage));
-        let read: Vec<_> = read.collect::<Result<_>>()?;
-        let mut chunks: HashSet<&[u8]> = read.iter().flatten().filter_map(|it| it.chunk).collect();
+        let mut chunks: HashSet<&[u8]> = HashSet::new();
+        let mut left = Vec::with_capacity(messages.len());
+        for message in messages {
+            let chunk = Message::read(message).map_err(garbage)?.and_then(|it| it.chunk);
+            let has_arrived = |chunk: &[u8]| progress.acknowledged.lock().contains(chunk);
+            if !chunk.is_some_and(has_arrived) {
+                chunks.extend(chunk);
+                left.push(message);
+            }
+        }
         let (answers, address) = (&mut self.answers, &*self.address);
         let (mut reading, mut writing) = tokio::io::split(&mut self.io);
         let acknowledged = async {
             while !chunks.is_empty() {
                 let answer = next_answer(&mut reading, answers, address).await?;
-                if !chunks.remove(read_ack(&answer).map_err(garbage)?) {
+                let chunk = read_ack(&answer).map_err(garbage)?;
+                if !chunks.remove(chunk) {
                     let reason = "an acknowledgement of a chunk that was not sent".to_owned();
                     return Err(TransportError::Garbage { reason });
                 }
+                progress.acknowledged.lock().insert(chunk.to_vec());
             }
             Ok(())
         };
         let written = async {
-            for message in messages {
+            for message in left {
                 writing.write_all(message).await?;
             }
-            writing.flush().await
+            writing.flush().await?;
+            progress.is_written.store(true, Ordering::Relaxed);
+            Ok(())
         };
         let written =
             async { written.await.map_err(|error| TransportError::from_io(&error, address)) };

@@ -25,7 +25,7 @@ pub use connection::{Answer, Keepalive, Room};
 pub use endpoint::{Endpoint, EndpointError, Origin, Target, UrlError};
 pub(crate) use error::peer_text;
 pub use error::{Result, TransportError};
-pub use forward::{ForwardClient, ForwardOptions};
+pub use forward::{ForwardClient, ForwardOptions, Progress};
 pub use proxy::Proxy;
 pub use resolve::{Resolve, ResolveFuture};
 pub use retry_after::retry_after;

@@ -197,12 +197,21 @@ fn version(
 impl ClientTlsOptions {
     /// Reads the section `tls` of a client: an exporter, a receiver that fetches, a token endpoint.
     pub fn read(fields: &mut Fields<'_>) -> ClientTlsOptions {
-        fields.section_or_default("tls", "TLS of connections to the backend.", Self::read_section)
+        let doc = "TLS of connections to the backend.";
+        let insecure = "Connect without TLS. An endpoint that starts with `https://` overrides it.";
+        fields.section_or_default("tls", doc, |fields| Self::read_section(fields, insecure))
     }
 
-    fn read_section(fields: &mut Fields<'_>) -> ClientTlsOptions {
-        let doc = "Connect without TLS. An endpoint that starts with `https://` overrides it.";
-        let insecure = fields.boolean("insecure", false, doc);
+    /// The same of a client that uses TLS only where the section is there.
+    pub fn read_where_present(fields: &mut Fields<'_>) -> ClientTlsOptions {
+        let doc = "TLS of connections to the backend; `{}` has the defaults. Unset: connections \
+                   are not encrypted.";
+        let insecure = "Connect without TLS, as without this section.";
+        fields.section_or_default("tls", doc, |fields| Self::read_section(fields, insecure))
+    }
+
+    fn read_section(fields: &mut Fields<'_>, insecure: &str) -> ClientTlsOptions {
+        let insecure = fields.boolean("insecure", false, insecure);
         let doc = "Accept any certificate of the backend. The connection is encrypted, but the \
                    backend may be an impostor.";
         let insecure_skip_verify = fields.boolean("insecure_skip_verify", false, doc);

@@ -56,7 +56,7 @@ impl FluentForwardConfig {
         let range = 1024..=1 << 30;
         let limit_bytes = fields.size("max_message_size", DEFAULT_LIMIT_BYTES, range, doc);
         let mut server = ServerOptions::new(Protocols::Other);
-        server.max_connections = max_connections(fields);
+        server.max_connections = max_connections(fields, true);
         FluentForwardConfig {
             address,
             tls,

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use sluice_net::server::ServerCounters;
 use sluice_otlp::Signal;
@@ -11,9 +10,9 @@ use sluice_telemetry::row;
 use sluice_telemetry::table::{Number, Table};
 
 use super::batch::Piece;
-use super::refused::{Reason, Refused};
+use super::refused::{REMEDIES, Refused};
 use crate::receiver::ReceiverCounters;
-use crate::untold::Untold;
+use crate::refused::{Refusals, remedy};
 
 const TRANSPORT: &str = "forward";
 
@@ -22,11 +21,9 @@ pub(super) struct Counters {
     accepted_requests: AtomicU64,
     accepted_items: AtomicU64,
     accepted_bytes: AtomicU64,
-    refused_items: AtomicU64,
-    refused_requests: [AtomicU64; Reason::ALL.len()],
     repaired_strings: AtomicU64,
     acknowledged_chunks: AtomicU64,
-    untold: [Untold; Reason::ALL.len()],
+    refusals: Refusals,
     pub connections: Arc<ServerCounters>,
 }
 
@@ -45,10 +42,8 @@ impl Counters {
 
     /// Counts a refusal, and logs such refusals now and then.
     pub(super) fn refuse(&self, receiver: &str, peer: Option<&str>, refused: &Refused) {
-        let Refused { reason, message, items, .. } = refused;
-        self.refused_requests[*reason as usize].fetch_add(1, Ordering::Relaxed);
-        self.refused_items.fetch_add(u64::from(*items), Ordering::Relaxed);
-        if let Some(requests) = self.untold[*reason as usize].count(Instant::now()) {
+        let Refused { reason, message, .. } = refused;
+        if let Some(requests) = self.refusals.count(refused) {
             tracing::warn!(
                 receiver,
                 transport = TRANSPORT,
@@ -57,7 +52,7 @@ impl Counters {
                 reason = reason.as_str(),
                 why = message,
                 "refuses messages: {}",
-                reason.remedy()
+                remedy(REMEDIES, *reason)
             );
         }
     }
@@ -78,9 +73,9 @@ fn logs(series: &mut Series<'_, '_>, counter: &AtomicU64) {
 }
 
 fn refused(it: &Counters, series: &mut Series<'_, '_>) {
-    for (reason, label, _) in Reason::ALL {
-        let count = it.refused_requests[reason as usize].value();
-        series.add(&[TRANSPORT, Signal::Logs.as_str(), label], count);
+    for (reason, _) in REMEDIES {
+        let count = it.refusals.requests(*reason).value();
+        series.add(&[TRANSPORT, Signal::Logs.as_str(), reason.as_str()], count);
     }
 }
 
@@ -93,7 +88,7 @@ pub(super) const METRICS: Table<Counters> = Table {
             "Items that were accepted.")
         .by_items(),
         row!(Counter "otelcol_receiver_refused" by ["transport"],
-            |it: &Counters, series| items(series, &it.refused_items),
+            |it: &Counters, series| items(series, &it.refusals.items),
             "Items of refused requests, if the items had been counted. Most requests are refused \
              before that: only sluice_receiver_refused_requests counts those.")
         .by_items(),

@@ -9,7 +9,7 @@ use std::ops::Range;
 use sluice_net::forward::msgpack::{Item, Reader};
 use sluice_otlp::wire::write_len_field;
 
-use super::records::{Writer, check_fields, nested, remove};
+use super::records::{ATTRIBUTE_DEPTH, Writer, check_fields, nested, remove};
 use super::refused::Refused;
 
 const OTLP: &[u8] = b"otlp";
@@ -125,7 +125,7 @@ impl<'a> Metadata<'a> {
                     return Ok(());
                 }
                 writer.attribute(out, 0x32, name, dropped, |writer, out| {
-                    writer.value(out, &mut value, 0)
+                    writer.value(out, &mut value, ATTRIBUTE_DEPTH)
                 })
             })?;
         }
@@ -177,7 +177,7 @@ impl<'a> Writer<'a> {
             self.seen.clear();
             each_pair(attributes, |name, mut value| {
                 self.attribute(out, tag, name, &mut dropped, |writer, out| {
-                    writer.value(out, &mut value, 0)
+                    writer.value(out, &mut value, ATTRIBUTE_DEPTH)
                 })
             })?;
             remove(out, dropped);

@@ -16,13 +16,14 @@ use std::sync::Arc;
 
 use sluice_config::Kind;
 use sluice_flow::BoxFuture;
-use sluice_net::server::{BindError, Listener, Protocols, Serving, serve_streams};
-use sluice_net::tls::{ServerTls, server_tls};
+use sluice_net::server::{Listener, Serving, serve_streams};
+use sluice_net::tls::ServerTls;
 use sluice_otlp::Signal;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::large_work::LargeWork;
+use crate::listen::bind;
 use crate::receiver::{
     BindContext, BoundReceiver, Listening, ReceiverConfig, ReceiverContext, ReceiverCounters,
     ReceiverError, ReceiverKind, StartedReceiver, Streams,
@@ -59,15 +60,7 @@ impl ReceiverConfig for FluentForwardConfig {
         context: BindContext<'a>,
     ) -> BoxFuture<'a, Result<Box<dyn BoundReceiver>, ReceiverError>> {
         Box::pin(async move {
-            let what = format!("receiver {}", context.id);
-            let tls = |tls| server_tls(&what, tls, Protocols::Other.alpn());
-            let tls = self.tls.clone().map(tls).transpose();
-            let tls = tls.map_err(|error| ReceiverError::failed(format!("tls: {error}")))?;
-            let bound = Listener::bind_or_take_over(&self.address, context.held).await;
-            let listener = bound.map_err(|error| ReceiverError {
-                waits_for_held: matches!(error, BindError::Held { .. }),
-                ..ReceiverError::failed(error)
-            })?;
+            let (listener, tls) = bind(&self.address, self.tls.as_ref(), context).await?;
             let (receiver, config) = (context.id.into(), self.clone());
             Ok(Box::new(Bound { receiver, listener, tls, config }) as Box<dyn BoundReceiver>)
         })

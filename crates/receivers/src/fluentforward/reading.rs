@@ -9,7 +9,7 @@ use sluice_net::server::{BodyTimeouts, StreamRequest};
 use tokio::time::{Instant, timeout_at};
 
 use super::connection::Connection;
-use super::refused::{Reason, Refused};
+use super::refused::{Reason, Refused, too_large};
 
 /// Read at a time, and without being admitted. A connection's price covers it.
 pub(super) const ROOM_BYTES: usize = 16 << 10;
@@ -68,7 +68,7 @@ impl Connection<'_> {
             }
             let needed = found.scanner.least_bytes();
             if needed > limit_bytes {
-                return Err(Refused::too_large(limit_bytes));
+                return Err(too_large(limit_bytes));
             }
             match &mut permit {
                 None if needed <= ROOM_BYTES && self.buffer.len() < ROOM_BYTES => {}

@@ -13,16 +13,19 @@ use sluice_flow::source::Permit;
 use sluice_net::compress::{Ask, decompress_admitted};
 use sluice_net::forward::message::{EventReader, Events, Head, Kind, Message};
 use sluice_net::forward::msgpack::{Item, Reader};
-use sluice_otlp::Encoding;
 use sluice_otlp::wire::{write_len_field, write_varint};
+use sluice_otlp::{Encoding, NESTING_LIMIT};
 
 use super::metadata::Metadata;
-use super::refused::Refused;
+use super::refused::{Refused, too_large};
 
 const TAG: &str = "fluent.tag";
-/// Maps and arrays within a record nest at most this deep: as messages within
-/// [`sluice_otlp::NESTING_LIMIT`].
-const LEVELS_MAX: usize = 30;
+/// The depth of a body as a message, counted from the request; of an attribute's value; and of the
+/// messages that an array and a map are around their values.
+const BODY_DEPTH: usize = 4;
+pub(super) const ATTRIBUTE_DEPTH: usize = 5;
+const ARRAY_DEPTH: usize = 2;
+const MAP_DEPTH: usize = 3;
 /// A record has at most this many fields. Its names are kept while it is written.
 const FIELDS_MAX: usize = 1 << 14;
 /// A value becomes at most this many bytes beside those that it has: -1 becomes 13 more than its
@@ -98,7 +101,7 @@ impl<'p> Records<'p> {
             return Ok(());
         }
         if needed > self.limit_bytes + HEADS_BYTES {
-            return Err(Refused::too_large(self.limit_bytes));
+            return Err(too_large(self.limit_bytes));
         }
         // Twice as much, or what is needed if there is no more.
         let wanted = [needed.max(2 * capacity), needed];
@@ -293,7 +296,7 @@ impl<'a> Writer<'a> {
                 continue;
             }
             self.attribute(out, 0x32, key, &mut dropped, |writer, out| {
-                writer.value(out, reader, 0)
+                writer.value(out, reader, ATTRIBUTE_DEPTH)
             })?;
         }
         if !is_single {
@@ -301,7 +304,7 @@ impl<'a> Writer<'a> {
         }
         remove(out, dropped);
         if let Some(mut body) = body {
-            nested(out, 0x2a, |out| self.value(out, &mut body, 0))?;
+            nested(out, 0x2a, |out| self.value(out, &mut body, BODY_DEPTH))?;
         }
         Ok(())
     }
@@ -348,15 +351,18 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// The content of an `AnyValue`.
+    /// The content of an `AnyValue` that lies at this depth.
     pub(super) fn value(
         &mut self,
         out: &mut Vec<u8>,
         reader: &mut Reader<'_>,
-        level: usize,
+        depth: usize,
     ) -> Result<(), Refused> {
-        if level > LEVELS_MAX {
-            return Err(Refused::invalid("the maps and arrays of a record nest at most 30 deep"));
+        // An empty array is a message, too.
+        if depth > NESTING_LIMIT || depth == NESTING_LIMIT && is_nested(*reader)? {
+            let message = "the values of a record nest at most as deep as OTLP does: 31 maps or 47 \
+                           arrays";
+            return Err(Refused::invalid(message));
         }
         match reader.item()? {
             Item::Nil => {}
@@ -374,14 +380,16 @@ impl<'a> Writer<'a> {
             Item::Ext(_, bytes) => write_len_field(out, 7, bytes),
             Item::Array(elements) => nested(out, 0x2a, |out| {
                 for _ in 0..elements {
-                    nested(out, 0x0a, |out| self.value(out, reader, level + 1))?;
+                    nested(out, 0x0a, |out| self.value(out, reader, depth + ARRAY_DEPTH))?;
                 }
                 Ok(())
             })?,
             Item::Map(pairs) => nested(out, 0x32, |out| {
                 for _ in 0..pairs {
                     let key = key(reader)?;
-                    self.pair(out, 0x0a, key, |writer, out| writer.value(out, reader, level + 1))?;
+                    self.pair(out, 0x0a, key, |writer, out| {
+                        writer.value(out, reader, depth + MAP_DEPTH)
+                    })?;
                 }
                 Ok(())
             })?,
@@ -403,6 +411,11 @@ impl<'a> Writer<'a> {
             out.extend(chunk.invalid().iter().map(|_| b'?'));
         }
     }
+}
+
+/// Whether an array or a map comes next.
+fn is_nested(mut reader: Reader<'_>) -> Result<bool, Refused> {
+    Ok(matches!(reader.item()?, Item::Array(_) | Item::Map(_)))
 }
 
 pub(super) fn check_fields(fields: usize) -> Result<(), Refused> {

@@ -10,7 +10,8 @@ use sluice_tail::{Boundary, Charset, Splitter};
 
 use super::attributes::Attributes;
 use super::cutter::Cutter;
-use crate::listen::check_endpoint;
+use super::decoding;
+use crate::listen::{check_endpoint, max_connections};
 use crate::splitting;
 
 const MIB: u64 = 1 << 20;
@@ -38,7 +39,10 @@ pub(crate) struct TcpConfig {
     pub address: Address,
     pub tls: Option<TlsOptions>,
     pub cutter: Cutter,
+    /// Of the messages.
     pub charset: Charset,
+    /// Bytes are decoded from this as they come, before they are cut.
+    pub decoded_from: Option<Charset>,
     pub adds_attributes: bool,
     pub idle_timeout: Option<Duration>,
     pub server: ServerOptions,
@@ -48,6 +52,8 @@ pub(crate) struct TcpConfig {
 pub(crate) struct UdpConfig {
     pub address: Address,
     pub splitter: Splitter,
+    /// Datagrams are decoded from this before they are cut.
+    pub decoded_from: Option<Charset>,
     pub adds_attributes: bool,
     /// A datagram is a record as it is.
     pub is_one_record: bool,
@@ -106,8 +112,8 @@ fn read_adds_attributes(fields: &mut Fields<'_>) -> bool {
 impl TcpConfig {
     pub(crate) fn read(fields: &mut Fields<'_>, framing: Framing) -> TcpConfig {
         let address = Address::Tcp(read_address(fields), Family::Any);
-        let doc = "The longest record, in bytes as they come; at least 64 KiB. A longer one \
-                   becomes several. A connection whose octet count is larger is closed.";
+        let doc = "The longest record, in bytes of its text as UTF-8; at least 64 KiB. A longer \
+                   one becomes several. A connection whose octet count is larger is closed.";
         let bytes = fields.size("max_log_size", MIB, 0..=1024 * MIB, doc);
         if (1..LEAST_LOG_BYTES).contains(&bytes) {
             fields.error_at("max_log_size", "must be at least 64KiB");
@@ -126,12 +132,10 @@ impl TcpConfig {
         }
         let doc = "TLS. Unset: connections are not encrypted.";
         let tls = fields.section_unless_empty("tls", doc, TlsOptions::read_server);
-        let doc = "Maximum number of connections. One more replaces the connection that has been \
-                   idle longest; if none is idle, the new one is closed. 0: as many as memory \
-                   allows. An eighth of the memory limit, at most 256 MiB, is reserved for the \
-                   connections of all receivers; `sluice plan` shows it.";
-        let max_connections = fields.integer("max_connections", 0, 0..=1_000_000_usize, doc);
-        let doc = "A connection over which nothing comes for this long is closed. 0: never.";
+        let mut server = ServerOptions::new(Protocols::Other);
+        server.max_connections = max_connections(fields, false);
+        let doc = "A connection over which neither a whole record nor 1 KiB of one comes for this \
+                   long is closed. 0: never.";
         let idle_timeout = fields.duration("connection_idle_timeout", Duration::ZERO, doc);
         let boundary = match (charset, boundary) {
             _ if is_one_record => Boundary::None,
@@ -140,7 +144,10 @@ impl TcpConfig {
             (_, None) if framing.trailer == Some(0) => splitting::behind_nul(),
             (_, None) => Boundary::LineFeed,
         };
-        let cutter = if framing.counts_octets && !is_one_record {
+        // Octets are counted before they are decoded.
+        let is_counted = framing.counts_octets && !is_one_record;
+        let (decoded_from, charset) = if is_counted { (None, charset) } else { decoded(charset) };
+        let cutter = if is_counted {
             Cutter::Counted { max_bytes }
         } else {
             Cutter::Lines(Splitter {
@@ -152,16 +159,26 @@ impl TcpConfig {
                 keeps_trailing: keeps_trailing || is_one_record,
             })
         };
-        let mut server = ServerOptions::new(Protocols::Other);
-        if max_connections > 0 {
-            server.max_connections = max_connections;
-        }
         let idle_timeout = Some(idle_timeout).filter(|timeout| !timeout.is_zero());
-        TcpConfig { address, tls, cutter, charset, adds_attributes, idle_timeout, server }
+        TcpConfig {
+            address,
+            tls,
+            cutter,
+            charset,
+            decoded_from,
+            adds_attributes,
+            idle_timeout,
+            server,
+        }
     }
 
     pub(super) fn limit_bytes(&self) -> usize {
         self.cutter.window_bytes()
+    }
+
+    /// Messages have their lengths before them.
+    pub(super) fn counts_octets(&self) -> bool {
+        matches!(self.cutter, Cutter::Counted { .. })
     }
 }
 
@@ -180,13 +197,24 @@ impl UdpConfig {
                 fields.no_effect(key, "memory bounds the datagrams that wait");
             }
         });
+        let (decoded_from, charset) = decoded(charset);
         let splitter = Splitter { boundary, charset, keeps_leading, keeps_trailing, ..whole() };
-        UdpConfig { address, splitter, adds_attributes, is_one_record }
+        UdpConfig { address, splitter, decoded_from, adds_attributes, is_one_record }
     }
+
     /// In the place of options that are missing, which is an error.
     pub(crate) fn none() -> UdpConfig {
         let address = Address::Udp(String::new());
-        UdpConfig { address, splitter: whole(), adds_attributes: false, is_one_record: true }
+        let (decoded_from, adds_attributes) = (None, false);
+        UdpConfig { address, splitter: whole(), decoded_from, adds_attributes, is_one_record: true }
+    }
+}
+
+/// The encoding from which bytes are decoded before they are cut, and their encoding then.
+fn decoded(charset: Charset) -> (Option<Charset>, Charset) {
+    match charset {
+        Charset::Latin1 | Charset::Other(_) => (Some(charset), Charset::Utf8),
+        Charset::Utf8 | Charset::Utf8Raw | Charset::Nop => (None, charset),
     }
 }
 
@@ -195,7 +223,7 @@ fn whole() -> Splitter {
     Splitter {
         boundary: Boundary::None,
         charset: Charset::Utf8,
-        max_bytes: DATAGRAM_BYTES,
+        max_bytes: decoding::GROWTH * DATAGRAM_BYTES,
         truncates: false,
         keeps_leading: false,
         keeps_trailing: false,

@@ -4,7 +4,6 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use sluice_net::server::ServerCounters;
 use sluice_operators::Counts;
@@ -14,9 +13,9 @@ use sluice_telemetry::row;
 use sluice_telemetry::table::{Metric, Number, Table};
 
 use super::kernel;
-use super::refused::{Reason, Refused};
+use super::refused::{REMEDIES, Refused};
 use crate::receiver::ReceiverCounters;
-use crate::untold::Untold;
+use crate::refused::{Refusals, remedy};
 
 #[derive(Default)]
 pub(crate) struct Counters {
@@ -27,9 +26,7 @@ pub(crate) struct Counters {
     accepted_requests: AtomicU64,
     accepted_items: AtomicU64,
     accepted_bytes: AtomicU64,
-    refused_items: AtomicU64,
-    refused_requests: [AtomicU64; Reason::ALL.len()],
-    untold: [Untold; Reason::ALL.len()],
+    refusals: Refusals,
     pub(super) dropped_datagrams: AtomicU64,
     pub(super) cut_records: AtomicU64,
     operator_errors: AtomicU64,
@@ -65,10 +62,8 @@ impl Counters {
 
     /// Counts a refusal, and logs such refusals now and then.
     pub(super) fn refuse(&self, receiver: &str, peer: Option<&str>, refused: &Refused) {
-        let Refused { reason, message, items, .. } = refused;
-        add(&self.refused_requests[*reason as usize], 1);
-        add(&self.refused_items, u64::from(*items));
-        if let Some(requests) = self.untold[*reason as usize].count(Instant::now()) {
+        let Refused { reason, message, .. } = refused;
+        if let Some(requests) = self.refusals.count(refused) {
             tracing::warn!(
                 receiver,
                 transport = self.transport,
@@ -77,7 +72,7 @@ impl Counters {
                 reason = reason.as_str(),
                 why = message,
                 "refuses log lines: {}",
-                reason.remedy()
+                remedy(REMEDIES, *reason)
             );
         }
     }
@@ -98,9 +93,9 @@ fn logs(it: &Counters, series: &mut Series<'_, '_>, counter: &AtomicU64) {
 }
 
 fn refused(it: &Counters, series: &mut Series<'_, '_>) {
-    for (reason, label, _) in Reason::ALL {
-        let count = it.refused_requests[reason as usize].value();
-        series.add(&[it.transport, Signal::Logs.as_str(), label], count);
+    for (reason, _) in REMEDIES {
+        let count = it.refusals.requests(*reason).value();
+        series.add(&[it.transport, Signal::Logs.as_str(), reason.as_str()], count);
     }
 }
 
@@ -129,7 +124,7 @@ const METRICS: &[Metric<Counters>] = &[
         "Items that were accepted.")
     .by_items(),
     row!(Counter "otelcol_receiver_refused" by ["transport"],
-        |it: &Counters, series| items(it, series, &it.refused_items),
+        |it: &Counters, series| items(it, series, &it.refusals.items),
         "Items that were refused for good, or not handed on before the end. They are lost.")
     .by_items(),
     row!(Counter "sluice_receiver_accepted_requests" by ["transport", "signal"],
@@ -137,7 +132,7 @@ const METRICS: &[Metric<Counters>] = &[
         "Requests that were accepted: records that came together."),
     row!(Counter "sluice_receiver_accepted" by ["transport", "signal"] in "bytes",
         |it: &Counters, series| logs(it, series, &it.accepted_bytes),
-        "Bytes that were received, of which accepted records were made."),
+        "Bytes of which accepted records were made: as they came, or decoded to UTF-8."),
     row!(Counter "sluice_receiver_refused_requests" by ["transport", "signal", "reason"],
         refused,
         "Refusals. Records that are refused for the moment (`overloaded`) wait and are tried \

@@ -8,14 +8,17 @@ use sluice_flow::source::{ArrivedBody, Ingress, IngressRoute, Permit, Request};
 use sluice_flow::{Metadata, Payload};
 use sluice_otlp::{Signal, SplitLimits, split};
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use super::counters::Counters;
 use super::records::{Made, Records};
-use super::refused::{Reason, Refused};
+use super::refused::{Reason, Refused, by_engine, unrouted};
 
 pub(super) struct Intake {
     /// The receiver's id.
     pub receiver: Arc<str>,
+    /// The engine takes nothing more.
+    pub closed: CancellationToken,
     pub ingress: Arc<dyn Ingress>,
     pub counters: Arc<Counters>,
     pub records: Records,
@@ -72,10 +75,10 @@ impl Intake {
                 arrived.set(permit);
             }
             let refused = match self.ingress.route(Signal::Logs) {
-                None => Refused::unrouted(),
+                None => unrouted(),
                 Some(route) => match route.admit(bytes, &arrived).await {
                     Ok(permit) => return Ok((route, permit)),
-                    Err(refusal) => refusal.into(),
+                    Err(refusal) => by_engine(refusal),
                 },
             };
             self.wait_after(peer, refused).await?;
@@ -147,12 +150,13 @@ impl Intake {
             };
             let (payload, metadata) = (Payload::identity(payload.clone()), Arc::clone(metadata));
             let request = Request { metadata, ..Request::new(payload, items) };
-            let accepted = match route.submit(request, permit) {
-                Ok(receipt) => receipt.accepted().await,
-                Err(refusal) => Err(refusal),
-            };
-            match accepted.map_err(Refused::from) {
-                Ok(()) => return Ok(()),
+            match route.submit(request, permit).map_err(by_engine) {
+                // Once it is in the log, a refusal for the moment is for senders that wait: to
+                // submit it again would double it.
+                Ok(receipt) => match receipt.accepted().await.map_err(by_engine) {
+                    Err(refused) if refused.delay.is_none() => return Err(refused),
+                    _ => return Ok(()),
+                },
                 Err(refused) => self.wait_after(peer, refused).await?,
             }
         }

@@ -8,12 +8,13 @@
 //!    deliveries want more (`intake`).
 //!
 //! None of the protocols has an answer: what has been read is lost only if the process is killed,
-//! or if it ends while the engine takes nothing.
+//! or if it ends while the engine takes nothing. Then it is counted, before the last metrics.
 
 mod attributes;
 mod config;
 mod counters;
 mod cutter;
+mod decoding;
 mod intake;
 mod kernel;
 mod records;
@@ -24,17 +25,16 @@ pub(crate) mod testing;
 mod udp;
 
 use std::any::Any;
+use std::hash::RandomState;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use sluice_flow::BoxFuture;
-use sluice_net::server::{
-    Address, BindError, Listener, Protocols, ServerResources, Serving, serve_streams,
-};
-use sluice_net::tls::{ServerTls, TlsOptions, server_tls};
+use sluice_net::server::{Address, Listener, ServerResources, Serving, serve_streams};
+use sluice_net::tls::{ServerTls, TlsOptions};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use self::attributes::Names;
@@ -42,6 +42,7 @@ pub(crate) use self::config::{Common, Framing, NetlogConfig, Source, TcpConfig, 
 pub(crate) use self::counters::{Counters, metrics};
 use self::intake::Intake;
 use self::records::Records;
+use crate::listen::bind;
 use crate::receiver::{
     BindContext, BoundReceiver, Listening, ReceiverConfig, ReceiverContext, ReceiverCounters,
     ReceiverError, StartedReceiver, Streams,
@@ -49,7 +50,7 @@ use crate::receiver::{
 
 /// Records that operators hold are let go at most this late.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
-/// At the end, what has come may take this long to be accepted.
+/// At the end, what has come may take this long to be accepted, unless the engine is closed before.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl NetlogConfig {
@@ -99,15 +100,7 @@ impl ReceiverConfig for NetlogConfig {
         context: BindContext<'a>,
     ) -> BoxFuture<'a, Result<Box<dyn BoundReceiver>, ReceiverError>> {
         Box::pin(async move {
-            let what = format!("receiver {}", context.id);
-            let tls = |tls: &TlsOptions| server_tls(&what, tls.clone(), Protocols::Other.alpn());
-            let tls = self.tls().map(tls).transpose();
-            let tls = tls.map_err(|error| ReceiverError::failed(format!("tls: {error}")))?;
-            let bound = Listener::bind_or_take_over(self.address(), context.held).await;
-            let listener = bound.map_err(|error| ReceiverError {
-                waits_for_held: matches!(error, BindError::Held { .. }),
-                ..ReceiverError::failed(error)
-            })?;
+            let (listener, tls) = bind(self.address(), self.tls(), context).await?;
             let (receiver, config) = (context.id.into(), self.clone());
             Ok(Box::new(Bound { receiver, listener, tls, config }) as Box<dyn BoundReceiver>)
         })
@@ -135,15 +128,15 @@ impl BoundReceiver for Bound {
         let counters = before.unwrap_or_else(|| Arc::new(Counters::new(protocol, datagrams_at)));
         let Common { attributes, resource, labels, operators } = config.common;
         let operators = operators.labelled(labels);
-        let charset = match &config.source {
-            Source::Tcp(tcp) => tcp.charset,
-            Source::Udp(udp) => udp.splitter.charset,
+        let texts = match &config.source {
+            Source::Tcp(tcp) => (tcp.charset, tcp.counts_octets()),
+            Source::Udp(udp) => (udp.splitter.charset, false),
         };
         let ingress = context.ingress;
         let records =
-            Records::new(charset, resource, &operators, ingress.clone(), Arc::clone(&counters));
-        let counters_of_intake = Arc::clone(&counters);
-        let intake = Intake { receiver, ingress, counters: counters_of_intake, records };
+            Records::new(texts, resource, &operators, ingress.clone(), Arc::clone(&counters));
+        let (counted, closed) = (Arc::clone(&counters), CancellationToken::new());
+        let intake = Intake { receiver, closed, ingress, counters: counted, records };
         let (intake, names) = (Arc::new(intake), Arc::<Names>::default());
         let shutdown = CancellationToken::new();
         let serving: BoxFuture<'static, ()> = match config.source {
@@ -157,9 +150,11 @@ impl BoundReceiver for Bound {
             Source::Udp(udp) => {
                 let intake = Arc::clone(&intake);
                 let own = own.map(udp::canonical);
-                let datagrams = udp::Datagrams { intake, config: udp, attributes, names, own };
+                let until_cut_off = cut_off(shutdown.clone(), intake.closed.clone());
+                let hasher = RandomState::new();
+                let datagrams =
+                    udp::Datagrams { intake, config: udp, attributes, names, own, hasher };
                 let receiving = Arc::new(datagrams).receive(listener.clone(), shutdown.clone());
-                let until_cut_off = cut_off(shutdown.clone());
                 Box::pin(async move {
                     tokio::select! {
                         () = receiving => {}
@@ -189,14 +184,33 @@ fn serving(
     }
 }
 
-/// Returns when what has come should have been submitted.
-async fn cut_off(end: CancellationToken) {
-    end.cancelled().await;
-    sleep(DRAIN_TIMEOUT).await;
+/// Returns when what has come should have been submitted: some time after the end, or at once when
+/// the engine takes nothing more.
+async fn cut_off(end: CancellationToken, closed: CancellationToken) {
+    let ended = async {
+        end.cancelled().await;
+        sleep(DRAIN_TIMEOUT).await;
+    };
+    tokio::select! {
+        () = ended => {}
+        () = closed.cancelled() => {}
+    }
 }
 
 /// Until all that has come is submitted, or cut off.
 async fn run(serving: BoxFuture<'static, ()>, intake: Arc<Intake>) {
+    let closing = async {
+        intake.ingress.closed().await;
+        intake.closed.cancel();
+        std::future::pending().await
+    };
+    tokio::select! {
+        () = run_until_cut_off(serving, &intake) => {}
+        () = closing => {}
+    }
+}
+
+async fn run_until_cut_off(serving: BoxFuture<'static, ()>, intake: &Intake) {
     let ended = CancellationToken::new();
     let serving = async {
         serving.await;
@@ -214,11 +228,15 @@ async fn run(serving: BoxFuture<'static, ()>, intake: Arc<Intake>) {
     let flushing = async {
         tokio::select! {
             () = flushing => {}
-            () = cut_off(ended.clone()) => {}
+            () = cut_off(ended.clone(), intake.closed.clone()) => {}
         }
     };
     tokio::join!(serving, flushing);
-    let _ = timeout(DRAIN_TIMEOUT, intake.flush(true)).await;
+    tokio::select! {
+        biased;
+        () = intake.flush(true) => {}
+        () = cut_off(ended, intake.closed.clone()) => {}
+    }
 }
 
 /// A receiver that listens.

@@ -1,7 +1,9 @@
 //! Messages as log records: through the operators, and encoded.
 //!
-//! Connections share a few chains of operators: neither the records that these hold nor the memory
-//! of their patterns grow with the number of connections. Each connection is a stream of its own.
+//! Senders share a few chains of operators: neither the records that these hold nor the memory of
+//! their patterns grow with the number of senders. Each sender is a stream of its own, so that what
+//! an operator holds of one is not joined with another's. Without operators, records are encoded as
+//! they come.
 
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -10,12 +12,16 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use sluice_flow::source::{Ingress, Permit};
-use sluice_operators::{Chain, ChainConfig, Counts, Origin, Record, encode};
+use sluice_operators::{
+    Chain, ChainConfig, Counts, Encoder, Origin, Place, Record, TextRecord, encode,
+    encode_attributes,
+};
 use sluice_otlp::AnyValue;
 use sluice_tail::Charset;
 
 use super::attributes::Attributes;
 use super::counters::Counters;
+use super::cutter::with_own_length;
 use crate::splitting::decoded;
 
 /// Failures of operators are told at most this often; all of them are counted.
@@ -27,6 +33,8 @@ const RECORD_BYTES: usize = 128;
 
 pub(super) struct Records {
     charset: Charset,
+    /// Messages have their lengths before them.
+    counts_octets: bool,
     resource: Attributes,
     /// None without operators.
     chains: Vec<Mutex<Shared>>,
@@ -49,23 +57,46 @@ pub(super) struct Made {
     pub items: u32,
 }
 
-/// The records of one stream that came together.
-pub(super) struct Batch {
+/// A sender, and the attributes of its records.
+pub(super) struct Sender {
     stream: u64,
+    attributes: Attributes,
+    /// The same as fields of a record.
+    encoded: Vec<u8>,
+    /// Memory of a record beside its text, about.
+    record_bytes: usize,
+}
+
+impl Sender {
+    pub(super) fn new(stream: u64, attributes: Attributes) -> Sender {
+        let encoded = encode_attributes(&attributes);
+        let record_bytes = RECORD_BYTES + weight(&attributes);
+        Sender { stream, attributes, encoded, record_bytes }
+    }
+}
+
+/// The records that came together.
+pub(super) struct Batch {
+    /// The number of the chain that they go through, by which those of a sender keep their order.
+    chain: u64,
     observed_ns: i64,
     records: Vec<Record>,
+    /// Of the records, without operators.
+    encoder: Encoder,
+    place: Option<Place>,
     /// Bytes that they take, about.
     pub bytes: usize,
 }
 
 impl Batch {
-    pub(super) fn new(stream: u64) -> Batch {
+    pub(super) fn new(chain: u64) -> Batch {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Batch { stream, observed_ns: since.as_nanos() as i64, records: Vec::new(), bytes: 0 }
+        let (encoder, place, records) = (Encoder::default(), None, Vec::new());
+        Batch { chain, observed_ns: since.as_nanos() as i64, records, encoder, place, bytes: 0 }
     }
 
     pub(super) fn items(&self) -> usize {
-        self.records.len()
+        self.records.len() + self.encoder.encoded().items as usize
     }
 }
 
@@ -79,8 +110,9 @@ fn weight(attributes: &Attributes) -> usize {
 }
 
 impl Records {
+    /// Of messages in an encoding, maybe with their lengths before them.
     pub(super) fn new(
-        charset: Charset,
+        (charset, counts_octets): (Charset, bool),
         resource: Attributes,
         operators: &ChainConfig,
         ingress: Arc<dyn Ingress>,
@@ -93,34 +125,46 @@ impl Records {
             Mutex::new(Shared { chain, counts, told: None, held: None })
         };
         let chains = (0..number).map(shared).collect();
-        Records { charset, resource, chains, began: Instant::now(), ingress, counters }
+        let began = Instant::now();
+        Records { charset, counts_octets, resource, chains, began, ingress, counters }
     }
 
     /// Makes a record of a message.
-    pub(super) fn push(&self, batch: &mut Batch, text: &[u8], attributes: &Attributes) {
-        let body = match decoded(self.charset, text) {
-            Ok(text) => AnyValue::String(text.into_owned()),
-            Err(bytes) => AnyValue::Bytes(bytes),
+    pub(super) fn push(&self, batch: &mut Batch, message: &[u8], sender: &Sender) {
+        let text = match decoded(self.charset, message) {
+            Ok(text) if self.counts_octets => Ok(with_own_length(text, message)),
+            text => text,
         };
+        batch.bytes += sender.record_bytes + text.as_ref().map_or(message.len(), |it| it.len());
+        if let (Ok(text), true) = (&text, self.chains.is_empty()) {
+            return self.write(batch, text, sender);
+        }
         let place = batch.records.len() as u64;
-        let origin = Origin { stream: batch.stream, range: place..place + 1 };
-        batch.bytes += RECORD_BYTES + weight(attributes);
-        batch.bytes += match &body {
-            AnyValue::String(text) => text.len(),
-            AnyValue::Bytes(bytes) => bytes.len(),
-            _ => 0,
-        };
+        let origin = Origin { stream: sender.stream, range: place..place + 1 };
+        let body = text.map_or_else(AnyValue::Bytes, |text| AnyValue::String(text.into_owned()));
         let mut record = Record::new(body, batch.observed_ns, origin);
-        record.attributes.clone_from(attributes);
+        record.attributes.clone_from(&sender.attributes);
         record.resource.clone_from(&self.resource);
-        batch.records.push(record);
+        if self.chains.is_empty() {
+            batch.encoder.push(&record);
+        } else {
+            batch.records.push(record);
+        }
+    }
+
+    /// Writes the record of a text that goes through no operators.
+    fn write(&self, batch: &mut Batch, text: &str, sender: &Sender) {
+        let (observed_ns, attributes) = (batch.observed_ns, [&sender.encoded[..], &[], &[]]);
+        let record = TextRecord { time_ns: None, observed_ns, body: text, attributes };
+        batch.encoder.push_text(&mut batch.place, &self.resource, &record);
     }
 
     /// The request of the records that come out of the operators now. CPU work only.
     pub(super) fn make(&self, batch: Batch) -> Made {
-        let Batch { stream, records, .. } = batch;
-        let Some(place) = (stream as usize).checked_rem(self.chains.len()) else {
-            return made(&records);
+        let Batch { chain, records, mut encoder, .. } = batch;
+        let Some(place) = (chain as usize).checked_rem(self.chains.len()) else {
+            let items = encoder.encoded().items;
+            return Made { payload: encoder.finish(), items };
         };
         let mut out = Vec::with_capacity(records.len());
         let mut shared = self.chains[place].lock();

@@ -1,7 +1,7 @@
 //! One connection: what comes within a moment is read, cut into messages, and submitted as one
 //! request; then the next. Meanwhile nothing is read, so that the sender waits.
 //!
-//! Up to [`ROOM_BYTES`] are read without being admitted: a connection's price covers them. More is
+//! Up to [`ROOM_BYTES`] are kept without being admitted: a connection's price covers them. More is
 //! read only with memory for it, and for the records that are made of it.
 
 use std::net::SocketAddr;
@@ -12,15 +12,16 @@ use std::time::Duration;
 use sluice_flow::Metadata;
 use sluice_flow::source::Permit;
 use sluice_net::server::{BodyTimeouts, Stream, StreamHandler, StreamRequest};
-use sluice_tail::End;
+use sluice_tail::{Cut, End};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::attributes::{Attributes, Names};
 use super::config::TcpConfig;
 use super::cutter::Cutter;
+use super::decoding::{self, Decoding};
 use super::intake::Intake;
-use super::records::Batch;
-use super::refused::{Reason, Refused};
+use super::records::{Batch, Sender};
+use super::refused::{Reason, Refused, by_engine};
 
 /// Read at a time, and without being admitted.
 const ROOM_BYTES: usize = 16 << 10;
@@ -38,8 +39,17 @@ const LINGER: Duration = Duration::from_millis(100);
 const LONG: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Interval of looks at the memory that is kept for the rest of a message.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
-/// In the time of one request, the bytes of a message with which it makes progress.
+/// The bytes of a message with which it makes progress: in the time of one request if others need
+/// its memory, otherwise in that after which a connection is idle.
 const PROGRESS_LEAST_BYTES: usize = 1 << 10;
+/// In a long message that has not ended, a pattern is searched in at most so many bytes a
+/// millisecond, but at least once in this time.
+const SEARCH_BYTES_PER_MS: u64 = 1 << 10;
+const SEARCH_INTERVAL_MAX: Duration = Duration::from_secs(5);
+/// Bytes that are decoded at a time: with those that they become they fit into the room.
+const DECODED_PART: usize = 1 + decoding::GROWTH;
+/// Room that is needed to decode some more.
+const DECODED_LEAST_BYTES: usize = 2 * decoding::REST_BYTES;
 /// Memory for a longer message is tried for, at most and at intervals.
 const WIDEN_TIMEOUT: Duration = Duration::from_secs(5);
 const WIDEN_PAUSE: Duration = Duration::from_millis(50);
@@ -65,23 +75,33 @@ impl StreamHandler for Handler {
             self.names.set(&mut attributes, "IP.TCP", peer, stream.local_address());
         }
         let metadata = Metadata { peer: peer.map(|peer| peer.to_string()), headers: Vec::new() };
+        let number = self.streams.fetch_add(1, Ordering::Relaxed);
+        let cutter = &self.config.cutter;
         let mut connection = Connection {
             handler: self,
             stream,
-            attributes,
+            sender: Sender::new(number, attributes),
             metadata: Arc::new(metadata),
-            number: self.streams.fetch_add(1, Ordering::Relaxed),
-            cutter: self.config.cutter.clone(),
+            number,
+            cutter,
+            limit_bytes: cutter.max_bytes(),
+            decoding: self.config.decoded_from.and_then(Decoding::of),
+            raw: Vec::new(),
             buffer: Vec::new(),
             is_within: false,
             permit: None,
             window_bytes: 2 * ROOM_BYTES,
+            progress: (Instant::now(), 0),
             last_reads: None,
         };
-        if let Err(refused) = connection.run().await {
-            // The rest cannot be cut, and is lost.
-            let items = u32::from(!connection.buffer.is_empty());
-            connection.buffer.clear();
+        let ended = tokio::select! {
+            biased;
+            ended = connection.run() => ended,
+            () = self.intake.closed.cancelled() => return,
+        };
+        if let Err(refused) = ended {
+            // The rest is lost.
+            let items = connection.take_left();
             connection.refuse(&Refused { items, ..refused });
         }
         connection.stream.shut_down().await;
@@ -91,10 +111,15 @@ impl StreamHandler for Handler {
 struct Connection<'h> {
     handler: &'h Handler,
     stream: Stream,
-    attributes: Attributes,
+    sender: Sender,
     metadata: Arc<Metadata>,
     number: u64,
-    cutter: Cutter,
+    cutter: &'h Cutter,
+    /// Of a message: less than the options say if it does not fit into memory.
+    limit_bytes: usize,
+    /// Decodes what comes, and its bytes as they come.
+    decoding: Option<Decoding>,
+    raw: Vec<u8>,
     /// Bytes that are in no request yet.
     buffer: Vec<u8>,
     /// They begin within a message whose rest is left out.
@@ -102,6 +127,8 @@ struct Connection<'h> {
     /// Memory for them, if they are more than the connection's price covers.
     permit: Option<Permit>,
     window_bytes: usize,
+    /// The last time that it made progress, and the bytes of the unfinished message then.
+    progress: (Instant, usize),
     /// Until when it is read from, while it ends.
     last_reads: Option<Instant>,
 }
@@ -117,11 +144,22 @@ enum Gathered {
     Ended,
 }
 
+/// Why no more messages are cut off.
+enum Stopped {
+    /// Their records take all memory that there is for now.
+    Limit,
+    /// No other one is whole.
+    Searched,
+    /// The rest cannot be cut.
+    Failed(Refused),
+}
+
 impl Drop for Connection<'_> {
     fn drop(&mut self) {
-        if !self.buffer.is_empty() {
-            let message = format!("{} bytes were cut off on their way", self.buffer.len());
-            self.refuse(&Refused { items: 1, ..Refused::new(Reason::CutOff, message) });
+        let items = self.take_left();
+        if items > 0 {
+            let message = "records were cut off on their way";
+            self.refuse(&Refused { items, ..Refused::new(Reason::CutOff, message) });
         }
     }
 }
@@ -131,13 +169,19 @@ impl Connection<'_> {
         self.handler.intake.refuse(self.metadata.peer.as_deref(), refused);
     }
 
+    /// Drops the bytes that are in no request, and counts their records.
+    fn take_left(&mut self) -> u32 {
+        let bytes = std::mem::take(&mut self.buffer);
+        self.cutter.count(&bytes, self.is_within, self.limit_bytes)
+    }
+
     async fn run(&mut self) -> Result<(), Refused> {
         let mut before = 0;
         while let Some(until) = self.wait().await? {
             let mut gathered = self.gather(until).await;
             let mut request = self.stream.begin();
             if gathered == Gathered::Full && self.permit.is_none() {
-                let least = (2 * self.buffer.len()).min(self.cutter.window_bytes());
+                let least = (2 * self.buffer.len()).min(self.most_bytes());
                 let window_bytes = self.window_bytes.max(least);
                 let has_rest = self.buffer.len() > ROOM_BYTES;
                 self.permit =
@@ -157,6 +201,7 @@ impl Connection<'_> {
                 Gathered::Due if !has_cut => self.check_progress(before).await?,
                 _ => {}
             }
+            self.note_progress(has_cut);
             before = self.buffer.len();
             self.window_bytes = match gathered {
                 Gathered::Full => (2 * self.window_bytes).min(WINDOW_MAX_BYTES),
@@ -168,31 +213,59 @@ impl Connection<'_> {
             }
         }
         let mut request = self.stream.begin();
+        self.decode(true);
         self.submit(End::Flush, &mut request).await?;
         request.end(true);
         Ok(())
     }
 
+    /// A whole message is progress, or some bytes of one.
+    fn note_progress(&mut self, has_cut: bool) {
+        let len = self.buffer.len();
+        if has_cut || len >= self.progress.1 + PROGRESS_LEAST_BYTES {
+            self.progress = (Instant::now(), len);
+        }
+    }
+
     /// Bytes that the buffer may have with the memory that there is.
     fn room_bytes(&self) -> usize {
-        self.permit.as_ref().map_or(ROOM_BYTES, |permit| (permit.bytes() / GROWTH).max(ROOM_BYTES))
+        let least = self.least_room_bytes();
+        self.permit.as_ref().map_or(least, |permit| (permit.bytes() / GROWTH).max(least))
+    }
+
+    /// The same without a permit. The rest is for what is decoded.
+    fn least_room_bytes(&self) -> usize {
+        if self.decoding.is_none() { ROOM_BYTES } else { ROOM_BYTES - ROOM_BYTES / DECODED_PART }
+    }
+
+    /// With so many bytes, a part can be cut off.
+    fn most_bytes(&self) -> usize {
+        self.cutter.window_bytes() + DECODED_LEAST_BYTES
+    }
+
+    /// Bytes for which there is room, maybe none.
+    fn free_bytes(&self) -> usize {
+        let free = self.room_bytes().saturating_sub(self.buffer.len());
+        let is_enough = self.decoding.is_none() || free >= DECODED_LEAST_BYTES;
+        if is_enough { free } else { 0 }
     }
 
     /// Waits until something comes, and says until when more of it is waited for. `None`: nothing
     /// more will come.
     async fn wait(&mut self) -> Result<Option<Instant>, Refused> {
         let began = Instant::now();
-        let idle_end = self.handler.config.idle_timeout.map(|timeout| began + timeout);
+        let idle_end = self.handler.config.idle_timeout.map(|timeout| self.progress.0 + timeout);
         let gap_end = began + BodyTimeouts::default().gap;
         let mut closing = Box::pin(self.stream.closing());
-        while self.buffer.len() < self.room_bytes() {
+        while self.free_bytes() > 0 {
             let look_at = self.permit.as_ref().map(|_| Instant::now() + LOOK_INTERVAL);
             let until = [idle_end, look_at].into_iter().flatten().min();
             let until = until.unwrap_or_else(|| began + LONG);
+            let most = self.free_bytes().min(ROOM_BYTES);
             let came = tokio::select! {
                 biased;
                 () = closing.as_mut() => break,
-                came = read(&mut self.stream, &mut self.buffer, ROOM_BYTES, until) => came,
+                came = self.read(most, until) => came,
             };
             match came {
                 Some(0) => return Ok(None),
@@ -210,30 +283,67 @@ impl Connection<'_> {
                 self.cut_short("the rest of a message did not come").await?;
             }
         }
-        Ok(Some(Instant::now() + LINGER))
+        Ok(Some(Instant::now() + self.linger()))
+    }
+
+    /// The time in which messages come that become one request. A search in vain for the end of a
+    /// long one costs as much as all of it: it is worth more bytes.
+    fn linger(&self) -> Duration {
+        if !self.cutter.has_pattern() {
+            return LINGER;
+        }
+        let searched = Duration::from_millis(self.buffer.len() as u64 / SEARCH_BYTES_PER_MS);
+        searched.clamp(LINGER, SEARCH_INTERVAL_MAX)
     }
 
     /// Reads what comes until then, as far as there is room.
     async fn gather(&mut self, until: Instant) -> Gathered {
         loop {
-            let room = self.room_bytes().saturating_sub(self.buffer.len());
+            let room = self.free_bytes();
             if room == 0 {
                 return Gathered::Full;
             }
             if self.last_reads.is_none() && self.stream.is_closing() {
                 self.last_reads = Some(Instant::now() + LAST_READS);
             }
-            let until = match self.last_reads {
-                Some(end) if end <= Instant::now() => return Gathered::Ended,
-                Some(end) => end.min(Instant::now() + LAST_GAP),
-                None => until,
+            let now = Instant::now();
+            let look_at = match self.last_reads {
+                Some(end) if end <= now => return Gathered::Ended,
+                Some(end) => end.min(now + LAST_GAP),
+                None => until.min(now + LINGER),
             };
-            match read(&mut self.stream, &mut self.buffer, room, until).await {
+            match self.read(room, look_at).await {
                 Some(1..) => {}
+                None if self.last_reads.is_none() && look_at < until => {}
                 None if self.last_reads.is_none() => return Gathered::Due,
-                _ => return Gathered::Ended,
+                _ => {
+                    self.decode(true);
+                    return Gathered::Ended;
+                }
             }
         }
+    }
+
+    /// Appends what comes until then, and becomes at most so many bytes. Zero: nothing more will
+    /// come.
+    async fn read(&mut self, most: usize, until: Instant) -> Option<usize> {
+        let (into, most) = match &self.decoding {
+            None => (&mut self.buffer, most),
+            Some(_) => (&mut self.raw, (most - decoding::REST_BYTES) / DECODED_PART),
+        };
+        into.reserve_exact(most);
+        let came = timeout_at(until, self.stream.read(into, most)).await;
+        let came = came.ok().map(Result::unwrap_or_default);
+        self.decode(false);
+        came
+    }
+
+    /// Decodes the bytes that have come, if that is needed.
+    fn decode(&mut self, is_end: bool) {
+        let Some(decoding) = &mut self.decoding else { return };
+        decoding.decode(&self.raw, is_end, &mut self.buffer);
+        self.raw.clear();
+        self.raw.shrink_to(ROOM_BYTES / DECODED_PART);
     }
 
     async fn admit(
@@ -249,12 +359,19 @@ impl Connection<'_> {
         Ok(permit)
     }
 
+    fn next(&self, bytes: &[u8], end: End) -> Result<Option<Cut>, Refused> {
+        self.cutter.next(bytes, end, self.is_within, self.limit_bytes)
+    }
+
     /// Submits the messages that are there. Returns whether there was anything to cut off.
     async fn submit(&mut self, end: End, request: &mut StreamRequest) -> Result<bool, Refused> {
         let Handler { intake, .. } = self.handler;
         let mut has_cut = false;
-        // A wrong length is found again below.
-        while !matches!(self.cutter.next(&self.buffer, end, self.is_within), Ok(None)) {
+        loop {
+            let first = self.next(&self.buffer, end);
+            if let Ok(None) = first {
+                return Ok(has_cut);
+            }
             has_cut = true;
             let permit = match self.permit.take() {
                 Some(permit) => permit,
@@ -264,10 +381,11 @@ impl Connection<'_> {
                 }
             };
             let mut batch = Batch::new(self.number);
-            let (consumed, failed) = self.cut(end, permit.bytes(), &mut batch);
+            let (consumed, stopped) = self.cut(first, end, permit.bytes(), &mut batch);
             self.buffer.drain(..consumed);
-            if self.buffer.capacity() > self.buffer.len().max(ROOM_BYTES) {
-                self.buffer.shrink_to(ROOM_BYTES);
+            let kept = self.least_room_bytes();
+            if self.buffer.capacity() > self.buffer.len().max(kept) {
+                self.buffer.shrink_to(kept);
             }
             // More than the connection's price covers.
             let rest = self.buffer.len();
@@ -275,52 +393,63 @@ impl Connection<'_> {
                 (rest > ROOM_BYTES).then(|| Permit::take(intake.ingress.waiting(true), rest));
             let made = intake.records.make(batch);
             intake.submit(made, Some(permit), &self.metadata, consumed).await;
-            if let Some(refused) = failed {
-                return Err(refused);
+            match stopped {
+                Stopped::Limit => {}
+                Stopped::Searched => return Ok(true),
+                Stopped::Failed(refused) => return Err(refused),
             }
         }
-        Ok(has_cut)
     }
 
     /// Cuts messages off, until their records take that much memory. Returns the bytes that they
-    /// were, and why the rest cannot be cut: then it is the last message.
-    fn cut(&mut self, end: End, limit_bytes: usize, batch: &mut Batch) -> (usize, Option<Refused>) {
+    /// were, and why there are no more of them.
+    fn cut(
+        &mut self,
+        first: Result<Option<Cut>, Refused>,
+        end: End,
+        limit_bytes: usize,
+        batch: &mut Batch,
+    ) -> (usize, Stopped) {
         let Intake { records, counters, .. } = &*self.handler.intake;
-        let mut consumed = 0;
-        while batch.bytes < limit_bytes && batch.items() < RECORDS_MAX {
+        let (mut consumed, mut next) = (0, first);
+        loop {
             let bytes = &self.buffer[consumed..];
-            match self.cutter.next(bytes, end, self.is_within) {
+            match next {
                 Ok(Some(cut)) => {
                     if let Some((start, stop)) = cut.text
                         && start < stop
                     {
-                        records.push(batch, &bytes[start..stop], &self.attributes);
-                        let is_cut = self.cutter.is_cut(stop - start);
+                        records.push(batch, &bytes[start..stop], &self.sender);
+                        let is_cut = self.cutter.is_cut(stop - start, self.limit_bytes);
                         counters.cut_records.fetch_add(u64::from(is_cut), Ordering::Relaxed);
                     }
                     self.is_within = cut.is_within;
                     consumed += cut.consumed;
                 }
-                Ok(None) => break,
+                Ok(None) => return (consumed, Stopped::Searched),
+                // It is the last message.
                 Err(refused) => {
-                    records.push(batch, bytes, &self.attributes);
-                    return (self.buffer.len(), Some(refused));
+                    records.push(batch, bytes, &self.sender);
+                    return (self.buffer.len(), Stopped::Failed(refused));
                 }
             }
+            if batch.bytes >= limit_bytes || batch.items() >= RECORDS_MAX {
+                return (consumed, Stopped::Limit);
+            }
+            next = self.next(&self.buffer[consumed..], end);
         }
-        (consumed, None)
     }
 
     /// Asks for more memory for a message that is longer than the window.
     async fn widen(&mut self) -> Result<(), Refused> {
-        let most = self.cutter.window_bytes();
+        let most = self.most_bytes();
         let window_bytes = (2 * self.buffer.len()).min(most);
         let until = Instant::now() + WIDEN_TIMEOUT;
         while let Some(permit) = &mut self.permit {
-            match permit.grow_to(GROWTH * window_bytes).map_err(Refused::from) {
+            match permit.grow_to(GROWTH * window_bytes).map_err(by_engine) {
                 Ok(()) => break,
                 Err(Refused { delay: None, .. }) if self.cutter.may_cut_short() => {
-                    self.cutter.limit(self.buffer.len());
+                    self.limit_bytes = self.limit_bytes.min(self.buffer.len());
                     break;
                 }
                 Err(refused) if refused.delay.is_none() => return Err(refused),
@@ -355,6 +484,7 @@ impl Connection<'_> {
         counters.cut_records.fetch_add(1, Ordering::Relaxed);
         let mut request = self.stream.begin();
         self.submit(End::Flush, &mut request).await?;
+        self.note_progress(true);
         self.permit = None;
         request.end(true);
         match self.cutter.may_cut_short() {
@@ -362,15 +492,4 @@ impl Connection<'_> {
             false => Err(Refused::new(Reason::TooSlow, why)),
         }
     }
-}
-
-/// Appends what comes until then. Zero: nothing more will come.
-async fn read(
-    stream: &mut Stream,
-    buffer: &mut Vec<u8>,
-    most: usize,
-    until: Instant,
-) -> Option<usize> {
-    buffer.reserve_exact(most);
-    timeout_at(until, stream.read(buffer, most)).await.ok().map(Result::unwrap_or_default)
 }

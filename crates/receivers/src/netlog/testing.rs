@@ -20,10 +20,11 @@ use sluice_net::server::ServerResources;
 use sluice_otlp::{Encoding, Signal};
 use sluice_telemetry::exposition::{Exposition, Naming};
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use super::NetlogConfig;
 use crate::receiver::{
-    BindContext, ReceiverConfig as _, ReceiverContext, StartedReceiver, Streams,
+    BindContext, ReceiverConfig as _, ReceiverContext, ReceiverCounters, StartedReceiver, Streams,
 };
 
 #[derive(Default)]
@@ -35,6 +36,10 @@ pub(crate) struct Engine {
     pub(crate) poison: Option<&'static str>,
     /// Nothing is admitted.
     pub(crate) is_closed: AtomicBool,
+    /// Answers that receipts give first.
+    pub(crate) answers: Mutex<Vec<Refusal>>,
+    /// It takes nothing more.
+    pub(crate) has_ended: CancellationToken,
     /// Submitted requests are not accepted yet.
     pub(crate) is_slow: AtomicBool,
     /// Of requests, and of what waits. Each has the limit.
@@ -84,6 +89,10 @@ impl Ingress for Door {
     fn waiting(&self, _: bool) -> Arc<dyn MemoryPool> {
         Arc::new(Pool(Arc::clone(&self.0), 1))
     }
+
+    fn closed(&self) -> BoxFuture<'static, ()> {
+        Box::pin(self.0.has_ended.clone().cancelled_owned())
+    }
 }
 
 impl IngressRoute for Door {
@@ -124,12 +133,15 @@ impl IngressRoute for Door {
             return Err(Refusal::Invalid { reason: "poison".to_owned() });
         }
         self.0.requests.lock().push(request);
+        let answer = self.0.answers.lock().pop();
         let pace: BoxFuture<'static, ()> = Box::pin(async move {
             while self.0.is_slow.load(Ordering::SeqCst) {
                 sleep(Duration::from_millis(5)).await;
             }
         });
-        Ok(Receipt { pace: Some(pace), answer: None })
+        let answer = answer
+            .map(|refusal| -> BoxFuture<'static, _> { Box::pin(std::future::ready(Err(refusal))) });
+        Ok(Receipt { pace: Some(pace), answer })
     }
 }
 
@@ -231,9 +243,14 @@ pub(crate) async fn start(
 
 /// The value of a receiver's metric: the sum of the series with all of these texts.
 pub(crate) fn metric(running: &dyn StartedReceiver, name: &str, labels: &[&str]) -> f64 {
+    metric_of(&*running.counters(), name, labels)
+}
+
+/// The same of a receiver that may have ended.
+pub(crate) fn metric_of(counters: &dyn ReceiverCounters, name: &str, labels: &[&str]) -> f64 {
     let naming = Naming::default();
     let mut exposition = Exposition::new(&naming);
-    running.counters().write("it", &mut exposition);
+    counters.write("it", &mut exposition);
     let text = exposition.render();
     let lines = text
         .lines()

@@ -1,6 +1,8 @@
 //! Datagrams: read as they come, while the ones before are submitted. Those for which there is no
 //! room are counted and lost.
 
+use std::borrow::Cow;
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::attributes::{Attributes, Names};
 use super::config::UdpConfig;
 use super::intake::Intake;
-use super::records::Batch;
+use super::records::{Batch, Sender};
 use super::refused::{Reason, Refused};
 
 /// The longest datagram.
@@ -49,25 +51,65 @@ pub(super) struct Datagrams {
     pub attributes: Attributes,
     pub names: Arc<Names>,
     pub own: Option<SocketAddr>,
+    /// Numbers the senders.
+    pub hasher: RandomState,
 }
 
-/// Datagrams that wait.
-#[derive(Default)]
+/// Datagrams that wait. Those that are left when it is dropped are counted as lost.
 struct Waiting {
+    datagrams: Arc<Datagrams>,
     bytes: Vec<u8>,
     /// The end of each, and its sender.
     ends: Vec<(usize, SocketAddr)>,
+    /// The first one that is left, and its start.
+    next: usize,
+    start: usize,
     permit: Option<Permit>,
 }
 
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let message = "datagrams were cut off on their way";
+        self.refuse_left(&Refused::new(Reason::CutOff, message));
+    }
+}
+
 impl Waiting {
+    fn new(datagrams: &Arc<Datagrams>) -> Waiting {
+        let (bytes, ends) = (Vec::new(), Vec::new());
+        Waiting { datagrams: Arc::clone(datagrams), bytes, ends, next: 0, start: 0, permit: None }
+    }
+
     fn weight(&self) -> usize {
         self.bytes.len() + self.ends.len() * EACH_BYTES
     }
 
+    fn left_bytes(&self) -> usize {
+        self.bytes.len() - self.start
+    }
+
+    /// The next datagram, and its sender.
+    fn next(&mut self) -> Option<(&[u8], SocketAddr)> {
+        let (end, peer) = *self.ends.get(self.next)?;
+        let datagram = &self.bytes[self.start..end];
+        (self.next, self.start) = (self.next + 1, end);
+        Some((datagram, peer))
+    }
+
+    /// Counts the records that are left as lost.
+    fn refuse_left(&mut self, refused: &Refused) {
+        let (datagrams, mut items) = (Arc::clone(&self.datagrams), 0);
+        while let Some((datagram, _)) = self.next() {
+            datagrams.cut(datagram, |_| items += 1);
+        }
+        if items > 0 {
+            datagrams.intake.refuse(None, &Refused { items, ..refused.clone() });
+        }
+    }
+
     /// # Errors
     /// There is no room.
-    fn push(&mut self, intake: &Intake, bytes: &[u8], peer: SocketAddr) -> Result<(), Refused> {
+    fn push(&mut self, bytes: &[u8], peer: SocketAddr) -> Result<(), Refused> {
         let weight = self.weight() + bytes.len() + EACH_BYTES;
         if weight > WAITING_MAX_BYTES {
             let message = "too many datagrams wait to be submitted";
@@ -76,7 +118,10 @@ impl Waiting {
         let needed = weight.next_multiple_of(STEP_BYTES);
         match &mut self.permit {
             Some(permit) => permit.grow_to(needed)?,
-            None => self.permit = Some(Permit::take(intake.ingress.waiting(true), needed)?),
+            None => {
+                let ingress = &self.datagrams.intake.ingress;
+                self.permit = Some(Permit::take(ingress.waiting(true), needed)?);
+            }
         }
         self.bytes.extend_from_slice(bytes);
         self.ends.push((self.bytes.len(), peer));
@@ -89,14 +134,15 @@ impl Datagrams {
     pub(super) async fn receive(self: Arc<Self>, listener: Listener, stop: CancellationToken) {
         let Some(socket) = listener.datagrams() else { return };
         let mut buffer = vec![0; DATAGRAM_BYTES];
-        let mut waiting = Waiting::default();
+        let mut waiting = Waiting::new(&self);
         let mut due = Instant::now();
         let mut submitting: Option<AbortOnDropHandle<()>> = None;
         loop {
             let (is_empty, now) = (waiting.ends.is_empty(), Instant::now());
             let is_due = !is_empty && (now >= due || waiting.bytes.len() >= WINDOW_BYTES);
             if is_due && submitting.is_none() {
-                let (this, batch) = (Arc::clone(&self), std::mem::take(&mut waiting));
+                let batch = std::mem::replace(&mut waiting, Waiting::new(&self));
+                let this = Arc::clone(&self);
                 submitting = Some(AbortOnDropHandle::new(tokio::spawn(async move {
                     this.submit(batch).await;
                 })));
@@ -130,12 +176,9 @@ impl Datagrams {
             self.read(socket, &mut buffer, &mut waiting, READS_AT_ONCE);
         }
         drop(listener);
-        // Behind the request on its way, these are cut off if that does not get in.
-        let mut behind = self.intake.on_the_way(waiting.ends.len() as u32);
         if let Some(submitting) = submitting {
             let _ = submitting.await;
         }
-        behind.items = 0;
         self.submit(waiting).await;
     }
 
@@ -148,65 +191,73 @@ impl Datagrams {
                 // Such as a port that is unreachable, of something that was never sent.
                 Err(_) => continue,
             };
-            if let Err(refused) = waiting.push(&self.intake, &buffer[..length], peer) {
+            if let Err(refused) = waiting.push(&buffer[..length], peer) {
                 self.intake.counters.dropped_datagrams.fetch_add(1, Ordering::Relaxed);
                 let peer = peer.to_string();
-                self.intake.refuse(Some(&peer), &Refused { items: 1, ..refused });
+                let mut items = 0;
+                self.cut(&buffer[..length], |_| items += 1);
+                self.intake.refuse(Some(&peer), &Refused { items, ..refused });
             }
         }
     }
 
-    async fn submit(&self, waiting: Waiting) {
-        let Waiting { bytes, ends, permit: _permit } = waiting;
-        let mut left = self.intake.on_the_way(ends.len() as u32);
+    async fn submit(&self, mut waiting: Waiting) {
         let metadata = Arc::default();
-        let (mut start, mut attributes_of, mut attributes) = (0, None, self.attributes.clone());
-        let mut ends = ends.into_iter().peekable();
-        while ends.peek().is_some() {
-            let most = (bytes.len() - start).min(WINDOW_BYTES);
+        let mut sender: Option<(SocketAddr, Sender)> = None;
+        while waiting.next < waiting.ends.len() {
+            let most = waiting.left_bytes().min(WINDOW_BYTES);
             let admitted = self.intake.admit(GROWTH * most + STEP_BYTES, true, None).await;
             let permit = match admitted {
                 Ok((_, permit)) => permit,
-                Err(refused) => return self.intake.refuse(None, &refused),
+                Err(refused) => return waiting.refuse_left(&refused),
             };
-            let (mut batch, began_at) = (Batch::new(0), start);
+            let (mut batch, began_at) = (Batch::new(0), waiting.start);
             while batch.bytes < permit.bytes()
                 && batch.items() < RECORDS_MAX
-                && start - began_at < WINDOW_BYTES
-                && let Some((end, peer)) = ends.next()
+                && waiting.start - began_at < WINDOW_BYTES
+                && let Some((datagram, peer)) = waiting.next()
             {
-                if self.config.adds_attributes && attributes_of != Some(peer) {
-                    attributes_of = Some(peer);
-                    attributes.clone_from(&self.attributes);
-                    let peer = canonical(peer);
-                    self.names.set(&mut attributes, "IP.UDP", Some(peer), self.own);
-                }
-                self.cut(&bytes[start..end], &mut batch, &attributes);
-                start = end;
-                left.items -= 1;
+                let (_, sender) = match &mut sender {
+                    Some(known) if known.0 == peer => known,
+                    sender => sender.insert((peer, self.sender(peer))),
+                };
+                self.cut(datagram, |text| self.intake.records.push(&mut batch, text, sender));
             }
+            let received_bytes = waiting.start - began_at;
             let made = self.intake.records.make(batch);
-            self.intake.submit(made, Some(permit), &metadata, start - began_at).await;
+            self.intake.submit(made, Some(permit), &metadata, received_bytes).await;
         }
     }
 
-    fn cut(&self, datagram: &[u8], batch: &mut Batch, attributes: &Attributes) {
-        let records = &self.intake.records;
+    /// Each address is a stream of its own.
+    fn sender(&self, peer: SocketAddr) -> Sender {
+        let mut attributes = self.attributes.clone();
+        let peer = canonical(peer);
+        if self.config.adds_attributes {
+            self.names.set(&mut attributes, "IP.UDP", Some(peer), self.own);
+        }
+        Sender::new(self.hasher.hash_one(peer), attributes)
+    }
+
+    /// Calls `visit` with the text of each record of a datagram.
+    fn cut(&self, datagram: &[u8], mut visit: impl FnMut(&[u8])) {
+        let UdpConfig { splitter, is_one_record, decoded_from, .. } = &self.config;
+        let decoded = decoded_from.map_or(Cow::Borrowed(datagram), |from| from.decode(datagram));
         // As in the Collector: control characters and NULs at the end.
-        let length = datagram.iter().rposition(|byte| *byte >= 32).map_or(0, |last| last + 1);
-        let mut rest = &datagram[..length];
-        if self.config.is_one_record {
+        let length = decoded.iter().rposition(|byte| *byte >= 32).map_or(0, |last| last + 1);
+        let mut rest = &decoded[..length];
+        if *is_one_record {
             if !rest.is_empty() {
-                records.push(batch, rest, attributes);
+                visit(rest);
             }
             return;
         }
         let mut is_within = false;
-        while let Some(cut) = self.config.splitter.next(rest, End::Flush, is_within) {
+        while let Some(cut) = splitter.next(rest, End::Flush, is_within) {
             if let Some((start, stop)) = cut.text
                 && start < stop
             {
-                records.push(batch, &rest[start..stop], attributes);
+                visit(&rest[start..stop]);
             }
             is_within = cut.is_within;
             rest = &rest[cut.consumed..];

@@ -7,7 +7,8 @@ use std::time::Instant;
 use sluice_net::server::ServerCounters;
 use sluice_otlp::Signal;
 
-use super::refusal::{Refused, RefusedReason};
+use super::refusal::{REMEDIES, Refused, RefusedReason};
+use crate::refused::remedy;
 use crate::untold::Untold;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -102,7 +103,7 @@ impl Counters {
             tracing::warn!(
                 receiver, transport = transport.as_str(), %signal, peer, requests,
                 reason = reason.as_str(), answer = message,
-                "refuses requests: {}", reason.remedy()
+                "refuses requests: {}", remedy(REMEDIES, *reason)
             );
         }
     }

@@ -114,7 +114,7 @@ impl HttpHandler {
         };
         let mut response = reply(refused.http_status(), content_type, body);
         let headers = response.headers_mut();
-        if let Some(delay) = refused.retry_delay {
+        if let Some(delay) = refused.delay {
             // The header has whole seconds: rounded up, so that no client comes too early.
             let seconds = delay.as_millis().div_ceil(1000).max(1) as u64;
             headers.insert(RETRY_AFTER, seconds.into());

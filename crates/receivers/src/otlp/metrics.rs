@@ -8,7 +8,7 @@ use sluice_telemetry::row;
 use sluice_telemetry::table::{Number, Table};
 
 use super::counters::{Counters, SignalCounters, Transport};
-use super::refusal::RefusedReason;
+use super::refusal::REMEDIES;
 use crate::receiver::ReceiverCounters;
 
 impl ReceiverCounters for Counters {
@@ -40,9 +40,9 @@ impl Counters {
 
     fn refused(&self, series: &mut Series<'_, '_>) {
         self.each_cell(|transport, signal, cell| {
-            for reason in RefusedReason::ALL {
+            for (reason, _) in REMEDIES {
                 let labels = [transport, signal.as_str(), reason.as_str()];
-                series.add(&labels, cell.refused_requests(reason) as f64);
+                series.add(&labels, cell.refused_requests(*reason) as f64);
             }
         });
     }

@@ -118,6 +118,30 @@ async fn octet_counts_are_read_across_packets() {
     }
 }
 
+/// Guarantee: a length counts the bytes that came, in whatever encoding they are.
+#[tokio::test]
+async fn octets_are_counted_before_they_are_decoded() {
+    for encoding in ["latin-1", "utf-8"] {
+        let engine = Arc::new(Engine::default());
+        let yaml = format!(
+            "{{protocol: rfc5424, enable_octet_counting: true, \
+             tcp: {{listen_address: '127.0.0.1:0', encoding: {encoding}}}}}"
+        );
+        let (running, address) = start(&engine, read, &yaml).await;
+        let message = [RFC5424.as_bytes(), b" \xfc\xfc"].concat();
+        let framed = [format!("{} ", message.len()).as_bytes(), &message].concat();
+        connect(address).await.write_all(&framed.repeat(2)).await.expect("is sent");
+        engine.wait_for(2).await;
+        let expected = if encoding == "utf-8" { "\u{fffd}\u{fffd}" } else { "üü" };
+        for record in engine.records() {
+            assert_eq!(attribute(&record, "message"), format!("Found the user {expected}"));
+            let text = format!("{RFC5424} {expected}");
+            assert_eq!(body(&record), format!("{} {text}", text.len()));
+        }
+        assert_eq!(metric(&*running, "sluice_receiver_operator_errors", &[]), 0.0);
+    }
+}
+
 /// Guarantee: behind a length that is none, or too large, nothing is read; what was there is a
 /// record, and the reason is counted.
 #[tokio::test]

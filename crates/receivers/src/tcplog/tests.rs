@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use super::read;
-use crate::netlog::testing::{Engine, attribute, busy, config, metric, start};
+use crate::netlog::testing::{Engine, attribute, body, busy, config, metric, metric_of, start};
 
 const OPTIONS: &str = "listen_address: '127.0.0.1:0'";
 
@@ -253,23 +253,48 @@ async fn held_records_leave_after_their_time() {
     assert_eq!(engine.used_bytes(), 0);
 }
 
-/// Scenario: the receiver ends while the engine takes nothing. Guarantee: the loss is counted.
+/// Scenario: the receiver ends while the engine takes nothing, and the engine is closed then.
+/// Guarantee: the receiver ends at once, and each record that is lost is counted: those that were
+/// read, and one that an operator held.
 #[tokio::test]
 async fn what_is_cut_off_is_counted() {
+    let recombine = "{type: recombine, combine_field: body, is_first_entry: 'body matches \"^-\"', \
+                     force_flush_period: 1h}";
+    let yaml = format!("{{{OPTIONS}, operators: [{recombine}]}}");
     let engine = Arc::new(Engine::default());
+    let (running, address) = start(&engine, read, &yaml).await;
+    let mut stream = connect(address).await;
+    stream.write_all(b"- a\n- b\n").await.expect("is sent");
+    engine.wait_for(1).await;
     engine.is_closed.store(true, Ordering::SeqCst);
+    stream.write_all(b"- c\nd\n- e\nnot ended").await.expect("is sent");
+    sleep(Duration::from_millis(200)).await;
+    let counters = running.counters();
+    let ending = tokio::spawn(running.shutdown());
+    sleep(Duration::from_millis(100)).await;
+    assert!(!ending.is_finished(), "the engine may open again");
+    engine.has_ended.cancel();
+    timeout(Duration::from_secs(2), ending).await.expect("ends at once").expect("ends");
+    assert_eq!(metric_of(&*counters, "otelcol_receiver_refused", &[]), 5.0);
+    assert!(metric_of(&*counters, "sluice_receiver_refused_requests", &["cut_off"]) > 0.0);
+    assert_eq!(engine.used_bytes(), 0);
+}
+
+/// Scenario: a receipt says that records may not be safe, though they are in the log. Guarantee:
+/// they are not submitted again.
+#[tokio::test]
+async fn records_that_the_log_has_are_not_doubled() {
+    let engine = Arc::new(Engine::default());
+    *engine.answers.lock() = vec![busy(), busy()];
     let (running, address) = start(&engine, read, &format!("{{{OPTIONS}}}")).await;
     let mut stream = connect(address).await;
     stream.write_all(b"a\nb\n").await.expect("is sent");
-    sleep(Duration::from_millis(200)).await;
-    let counters = running.counters();
+    engine.wait_for(2).await;
+    sleep(Duration::from_millis(100)).await;
+    stream.write_all(b"c\n").await.expect("is sent");
+    assert_eq!(engine.wait_for(3).await, ["a", "b", "c"]);
     running.shutdown().await;
-    let naming = sluice_telemetry::exposition::Naming::default();
-    let mut exposition = sluice_telemetry::exposition::Exposition::new(&naming);
-    counters.write("it", &mut exposition);
-    let text = exposition.render();
-    let is_counted = |line: &str| line.contains("cut_off\"") && line.ends_with(" 1");
-    assert!(text.lines().any(is_counted), "{text}");
+    assert_eq!(engine.bodies().len(), 3);
 }
 
 #[tokio::test]
@@ -286,6 +311,122 @@ async fn idle_connections_are_closed_if_that_is_wanted() {
     assert!(is_closed(&mut stream).await);
     assert_eq!(engine.wait_for(4).await[3], "b");
     assert_eq!(metric(&*running, "sluice_receiver_connections", &["idled"]), 1.0);
+}
+
+/// Scenario: one peer sends a byte now and then and never ends its line, another sends lines.
+/// Guarantee: the first one is idle.
+#[tokio::test]
+async fn a_peer_that_trickles_is_idle() {
+    let engine = Arc::new(Engine::default());
+    let yaml = format!("{{{OPTIONS}, connection_idle_timeout: 500ms}}");
+    let (running, address) = start(&engine, read, &yaml).await;
+    let (mut trickling, mut busy) = (connect(address).await, connect(address).await);
+    let mut has_ended = false;
+    for _ in 0..30 {
+        has_ended |= trickling.write_all(b"x").await.is_err();
+        busy.write_all(b"line\n").await.expect("is not idle");
+        sleep(Duration::from_millis(100)).await;
+    }
+    assert!(has_ended, "it stays for ever");
+    assert_eq!(metric(&*running, "sluice_receiver_connections", &["idled"]), 1.0);
+}
+
+/// Guarantee: a record that an operator makes of several lines has lines of one peer only, and its
+/// attributes.
+#[tokio::test]
+async fn operators_keep_peers_apart() {
+    let engine = Arc::new(Engine::default());
+    let recombine =
+        "{type: recombine, combine_field: body, is_last_entry: 'body matches \"end$\"'}";
+    let yaml = format!("{{{OPTIONS}, add_attributes: true, operators: [{recombine}]}}");
+    let (_running, address) = start(&engine, read, &yaml).await;
+    // More of them than chains.
+    let mut streams = Vec::new();
+    for _ in 0..10 {
+        streams.push(connect(address).await);
+    }
+    for word in ["first", "next", "end"] {
+        for (number, stream) in streams.iter_mut().enumerate() {
+            let line = format!("{number} {word}\n");
+            stream.write_all(line.as_bytes()).await.expect("is sent");
+        }
+        sleep(Duration::from_millis(150)).await;
+    }
+    engine.wait_for(10).await;
+    for record in engine.records() {
+        let text = body(&record);
+        let number: usize = text[..1].parse().expect("is a number");
+        assert_eq!(text, format!("{number} first\n{number} next\n{number} end"));
+        let port = streams[number].local_addr().expect("has one").port();
+        assert_eq!(attribute(&record, "net.peer.port"), port.to_string());
+    }
+}
+
+#[tokio::test]
+async fn records_without_operators_have_attributes_too() {
+    let engine = Arc::new(Engine::default());
+    let yaml = format!("{{{OPTIONS}, attributes: {{env: test}}, resource: {{a: b}}}}");
+    let (_running, address) = start(&engine, read, &yaml).await;
+    connect(address).await.write_all(b"one\ntwo\n\xff\n").await.expect("is sent");
+    assert_eq!(engine.wait_for(3).await, ["one", "two", "\u{fffd}"]);
+    assert!(engine.records().iter().all(|record| attribute(record, "env") == "test"));
+    let requests = engine.requests.lock();
+    let has_resource = |bytes: &[u8]| bytes.windows(4).any(|window| window == b"\x0a\x01a\x12");
+    assert!(requests.iter().all(|request| has_resource(&request.payload.bytes)));
+}
+
+/// Scenario: 100,000 records in an encoding that has to be decoded. Guarantee: each byte is decoded
+/// and searched about once: otherwise this takes minutes.
+#[tokio::test]
+async fn many_records_in_another_encoding_take_no_longer() {
+    const RECORDS: usize = 100_000;
+    let engine = Arc::new(Engine::default());
+    let multiline = "multiline: {line_end_pattern: ';', omit_pattern: true}";
+    let yaml = format!("{{{OPTIONS}, encoding: big5, {multiline}}}");
+    let (_running, address) = start(&engine, read, &yaml).await;
+    let mut stream = connect(address).await;
+    stream.write_all(&b"\xa4\xa4;".repeat(RECORDS)).await.expect("is sent");
+    assert!(engine.wait_for(RECORDS).await.iter().all(|body| body == "中"));
+}
+
+/// Scenario: a record of half a mebibyte ends with a few bytes that come much later. Guarantee: it
+/// is whole, though its end is searched less often while it grows.
+#[tokio::test]
+async fn the_end_of_a_long_record_is_found() {
+    let engine = Arc::new(Engine::default());
+    let yaml = format!("{{{OPTIONS}, multiline: {{line_end_pattern: ';'}}}}");
+    let (_running, address) = start(&engine, read, &yaml).await;
+    let mut stream = connect(address).await;
+    let long = "0123456789abcdef".repeat(32 << 10);
+    stream.write_all(long.as_bytes()).await.expect("is sent");
+    for _ in 0..5 {
+        sleep(Duration::from_millis(150)).await;
+        stream.write_all(b"x").await.expect("is sent");
+    }
+    stream.write_all(b";").await.expect("is sent");
+    let bodies = timeout(Duration::from_secs(3), engine.wait_for(1)).await.expect("is found");
+    assert!(bodies[0] == long + "xxxxx;");
+}
+
+/// Scenario: the options allow for longer lines than the memory of the engine. Guarantee: they are
+/// cut, and none of their bytes is lost.
+#[tokio::test]
+async fn lines_that_do_not_fit_into_memory_are_cut() {
+    let limit_bytes = Some(1 << 20);
+    let engine = Arc::new(Engine { limit_bytes, ..Engine::default() });
+    let (_running, address) = start(&engine, read, &format!("{{{OPTIONS}}}")).await;
+    let mut stream = connect(address).await;
+    let long = "0123456789abcdeä".repeat(60_000);
+    stream.write_all(format!("{long}\nnext\n").as_bytes()).await.expect("is sent");
+    for _ in 0..1000 {
+        if engine.bodies().last().is_some_and(|body| body == "next") {
+            break;
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    let bodies = engine.bodies();
+    assert!(bodies.len() > 2 && bodies.concat() == long + "next", "{}", bodies.len());
+    assert!(engine.peak_bytes() <= 1 << 20);
 }
 
 #[tokio::test]

@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::net::UdpSocket;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::read;
-use crate::netlog::testing::{Engine, attribute, config, metric, start};
+use crate::netlog::testing::{Engine, attribute, body, config, metric, metric_of, start};
 
 async fn send(to: SocketAddr, datagrams: &[&[u8]]) -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").await.expect("is bound");
@@ -41,6 +41,7 @@ async fn datagrams_become_records() {
         ),
         (", multiline: {line_end_pattern: '\\n'}", &[b"a\nb"], vec!["a", "b"]),
         (", encoding: latin-1", &[b"\xe4"], vec!["ä"]),
+        (", encoding: utf-16le", &[b"a\0b\0\n\0"], vec!["ab"]),
         (", async: {readers: 2}", &[&long], vec![str::from_utf8(&long).expect("is text")]),
     ] {
         let engine = Arc::new(Engine::default());
@@ -92,6 +93,72 @@ async fn datagrams_without_room_are_counted() {
     engine.wait_for(COUNT - lost).await;
     send(address, &[b"next"]).await;
     engine.wait_for(COUNT - lost + 1).await;
+}
+
+/// Guarantee: a record that an operator makes of several datagrams has those of one peer only, and
+/// its attributes.
+#[tokio::test]
+async fn operators_keep_peers_apart() {
+    let engine = Arc::new(Engine::default());
+    let recombine =
+        "{type: recombine, combine_field: body, is_last_entry: 'body matches \"end$\"'}";
+    let more = format!(", add_attributes: true, operators: [{recombine}]");
+    let (_running, address) = start(&engine, read, &options(&more)).await;
+    let mut sockets = Vec::new();
+    for _ in 0..3 {
+        sockets.push(UdpSocket::bind("127.0.0.1:0").await.expect("is bound"));
+    }
+    for word in ["first", "next", "end"] {
+        for (number, socket) in sockets.iter().enumerate() {
+            let text = format!("{number} {word}");
+            socket.send_to(text.as_bytes(), address).await.expect("is sent");
+        }
+    }
+    engine.wait_for(3).await;
+    for record in engine.records() {
+        let text = body(&record);
+        let number: usize = text[..1].parse().expect("is a number");
+        assert_eq!(text, format!("{number} first\n{number} next\n{number} end"));
+        let port = sockets[number].local_addr().expect("has one").port();
+        assert_eq!(attribute(&record, "net.peer.port"), port.to_string());
+    }
+}
+
+/// Guarantee: each byte of a datagram is decoded once, however many records it has.
+#[tokio::test]
+async fn many_records_of_a_datagram_take_no_longer() {
+    let engine = Arc::new(Engine::default());
+    let more = ", encoding: big5, multiline: {line_end_pattern: ';', omit_pattern: true}";
+    let (_running, address) = start(&engine, read, &options(more)).await;
+    send(address, &[&b"\xa4\xa4;".repeat(20_000)]).await;
+    assert!(engine.wait_for(20_000).await.iter().all(|body| body == "中"));
+}
+
+/// Scenario: the receiver ends while the engine takes nothing, and the engine is closed then.
+/// Guarantee: the receiver ends at once, and each record that is lost is counted.
+#[tokio::test]
+async fn what_is_cut_off_is_counted() {
+    let engine = Arc::new(Engine::default());
+    engine.is_closed.store(true, Ordering::SeqCst);
+    let more = ", multiline: {line_end_pattern: ';'}";
+    let (running, address) = start(&engine, read, &options(more)).await;
+    send(address, &[b"a;b;c", b"d"]).await;
+    sleep(Duration::from_millis(300)).await;
+    send(address, &[b"e;f"]).await;
+    let counters = running.counters();
+    let ending = tokio::spawn(running.shutdown());
+    sleep(Duration::from_millis(100)).await;
+    engine.has_ended.cancel();
+    timeout(Duration::from_secs(2), ending).await.expect("ends at once").expect("ends");
+    // A request on its way is dropped with its task.
+    for _ in 0..100 {
+        if metric_of(&*counters, "otelcol_receiver_refused", &[]) >= 6.0 {
+            break;
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(metric_of(&*counters, "otelcol_receiver_refused", &[]), 6.0);
+    assert_eq!(engine.used_bytes(), 0);
 }
 
 /// Guarantee: what waits in the kernel when the receiver ends is submitted.

@@ -140,8 +140,21 @@ fn hostile_records_are_refused() {
             out.write_nil();
         })
     };
-    assert!(convert(&[&nested(30)], 1 << 20).is_ok());
-    assert_eq!(convert(&[&nested(31)], 1 << 20), Err(Reason::Invalid));
+    assert!(convert(&[&nested(31)], 1 << 20).is_ok());
+    assert_eq!(convert(&[&nested(32)], 1 << 20), Err(Reason::Invalid));
+    // As deep as OTLP has them, also of empty ones.
+    for (key, deepest) in [("a", 47), ("log", 48)] {
+        let nested = |levels: usize| {
+            single("t", |out| {
+                out.write_map(1);
+                out.write_str(key);
+                (1..levels).for_each(|_| out.write_array(1));
+                out.write_array(0);
+            })
+        };
+        assert!(convert(&[&nested(deepest)], 1 << 20).is_ok(), "{key}");
+        assert_eq!(convert(&[&nested(deepest + 2)], 1 << 20), Err(Reason::Invalid), "{key}");
+    }
     let numbers = single("t", |out| {
         out.write_map(1);
         out.write_str("a");

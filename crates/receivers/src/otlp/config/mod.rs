@@ -138,7 +138,7 @@ impl SharedConfig {
     }
 
     fn read_connections(&mut self, fields: &mut Fields<'_>) {
-        self.server.max_connections = max_connections(fields);
+        self.server.max_connections = max_connections(fields, true);
     }
 }
 
