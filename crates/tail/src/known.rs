@@ -16,12 +16,14 @@ pub struct Known {
     pub head: Head,
     /// Reading goes on here.
     pub mark: Mark,
+    /// Bytes behind the mark, as far as known.
+    pub unread: u64,
 }
 
 impl Known {
     /// One line, without its end.
     pub fn to_line(&self) -> String {
-        let Known { inode, path, head, mark } = self;
+        let Known { inode, path, head, mark, unread } = self;
         let mut line = format!(
             "{:x} {:x} {} {} {:x} {} {} {:x} ",
             inode.device,
@@ -39,6 +41,9 @@ impl Known {
                 _ => drop(write!(line, "%{byte:02x}")),
             }
         }
+        if *unread > 0 {
+            let _ = write!(line, " {unread}");
+        }
         line
     }
 
@@ -53,7 +58,8 @@ impl Known {
         let head = Head { len: word()?.parse().ok()?, hash: hexadecimal(word()?)? };
         let path = unescaped(word()?)?;
         let mark = Mark { offset, records, lead, is_within };
-        words.next().is_none().then_some(Known { inode, path, head, mark })
+        let unread = words.next().map_or(Ok(0), str::parse).ok()?;
+        words.next().is_none().then_some(Known { inode, path, head, mark, unread })
     }
 }
 

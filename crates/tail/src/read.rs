@@ -210,6 +210,7 @@ impl Tail {
         let flush_after = self.options.flush_after;
         let Some(file) = self.files.get_mut(&id) else { return Turn::Over };
         file.is_cut = self.window.is_cut;
+        file.inflated_size = file.size;
         let left = self.window.from(file.mark.offset).len() as u64;
         let end = file.mark.offset + left;
         let is_new = file.partial.is_none_or(|(before, _)| before != end);

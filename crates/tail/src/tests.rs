@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::*;
 
 mod gone;
+mod lost;
 mod starts;
 
 /// A directory, and a tail of its files whose clock the test sets.

@@ -16,6 +16,7 @@ fn known() -> impl Strategy<Value = Known> {
             path: PathBuf::from(OsString::from_vec(path)),
             head: Head { len, hash },
             mark: Mark { offset, records: offset / 2, lead, is_within },
+            unread: lead % 3,
         },
     )
 }

@@ -15,6 +15,7 @@ fn gone(count: u64) -> Vec<Known> {
         path: PathBuf::from(format!("/gone/{number}")),
         head: Head { len: 5, hash: number },
         mark: Mark { offset: 5, ..Mark::default() },
+        unread: 0,
     };
     (0..count).map(known).collect()
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sluice_flow::Payload;
-use sluice_flow::source::{ArrivedBody, IngressRoute, Permit, Position, Receipt, Refusal};
+use sluice_flow::source::{IngressRoute, Permit, Position, Receipt, Refusal};
 use sluice_otlp::Signal;
 use sluice_tail::{FileId, Mark, Tail};
 
@@ -176,11 +176,11 @@ impl Reader {
         let Some(operators) = self.lines.operators() else { return };
         let bytes = operators.held_bytes();
         let Some(route) = self.ingress.route(Signal::Logs).filter(|_| bytes > 0) else { return };
-        let mut admitted = self.admit_held(&*route, bytes + REQUEST_BYTES).await;
+        let mut admitted = self.admitted(&*route, bytes + REQUEST_BYTES).await;
         // Together they are too large for ever: each on its own.
         let each = admitted.as_ref().is_err_and(|refusal| final_reason(refusal).is_some());
         if each {
-            admitted = self.admit_held(&*route, REQUEST_BYTES).await;
+            admitted = self.admitted(&*route, REQUEST_BYTES).await;
         }
         let result = match admitted {
             Ok(permit) => {
@@ -199,17 +199,6 @@ impl Reader {
         if let Err(refusal) = result {
             let delay = if let Refusal::Retry { delay, .. } = refusal { delay } else { PAUSE };
             self.pause(tokio::time::sleep(delay)).await;
-        }
-    }
-
-    async fn admit_held(&self, route: &dyn IngressRoute, bytes: usize) -> Result<Permit, Refusal> {
-        let arrived = ArrivedBody::default();
-        tokio::select! {
-            admitted = route.admit(bytes, &arrived) => admitted,
-            () = self.stop.cancelled() => {
-                let reason = "the receiver ends".to_owned();
-                Err(Refusal::Retry { delay: Duration::ZERO, reason })
-            }
         }
     }
 
