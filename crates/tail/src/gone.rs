@@ -75,17 +75,19 @@ impl Tail {
     /// So many bytes that were read of a content were not delivered, and its file is gone.
     pub fn lose(&mut self, id: FileId, bytes: u64) {
         let path = self.path(id).unwrap_or(Path::new("")).display().to_string();
-        tracing::warn!(path, bytes,
-            "lines of a file were refused after it went away: they cannot be read again");
+        tracing::warn!(
+            path,
+            bytes,
+            "lines of a file were refused after it went away: they cannot be read again"
+        );
         self.count_lost(id, bytes);
     }
 
     /// Counts the files of the checkpoint of which some was not read, and that are not found again.
     pub(crate) fn count_vanished(&mut self) {
         const NAMED: usize = 3;
-        let is_vanished = |file: &File| {
-            file.is_from_disk && file.place == Place::Missing && file.unread() > 0
-        };
+        let is_vanished =
+            |file: &File| file.is_from_disk && file.place == Place::Missing && file.unread() > 0;
         let (mut files, mut bytes, mut paths) = (0, 0_u64, Vec::new());
         for file in self.files.values_mut().filter(|file| is_vanished(file)) {
             files += 1;
@@ -100,8 +102,12 @@ impl Tail {
         paths.truncate(NAMED);
         self.counts.lost_files += files;
         self.counts.lost_bytes = self.counts.lost_bytes.saturating_add(bytes);
-        tracing::warn!(files, bytes, first = paths.join(", "),
-            "files went away while this process did not run, before they were read to their end");
+        tracing::warn!(
+            files,
+            bytes,
+            first = paths.join(", "),
+            "files went away while this process did not run, before they were read to their end"
+        );
     }
 
     pub(crate) fn set_missing(&mut self, id: FileId) {

@@ -210,12 +210,11 @@ impl Tail {
         let flush_after = self.options.flush_after;
         let Some(file) = self.files.get_mut(&id) else { return Turn::Over };
         file.is_cut = self.window.is_cut;
-        file.inflated_size = file.size;
         let left = self.window.from(file.mark.offset).len() as u64;
         let end = file.mark.offset + left;
         let is_new = file.partial.is_none_or(|(before, _)| before != end);
         if left == 0 {
-            file.partial = None;
+            (file.partial, file.inflated_size) = (None, file.size);
         } else if is_new {
             (file.partial, file.active) = (Some((end, now)), now);
         }

@@ -313,7 +313,11 @@ impl Reader {
     }
 
     /// Memory of so many bytes. Files are looked for meanwhile.
-    async fn admitted(&mut self, route: &dyn IngressRoute, bytes: usize) -> Result<Permit, Refusal> {
+    async fn admitted(
+        &mut self,
+        route: &dyn IngressRoute,
+        bytes: usize,
+    ) -> Result<Permit, Refusal> {
         let arrived = ArrivedBody::default();
         let admitted = self.pause(route.admit(bytes, &arrived)).await;
         admitted.unwrap_or_else(|| {
