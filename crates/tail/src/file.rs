@@ -58,7 +58,7 @@ pub(crate) struct File {
     pub size: u64,
     /// The size at which all of it was read, if it is compressed.
     pub inflated_size: u64,
-    /// Bytes that were not read at the checkpoint, until its file is verified.
+    /// Bytes that were not read when it became known, until its file is found.
     pub known_unread: u64,
     /// It went away with bytes that were not read, which is counted.
     pub is_lost: bool,

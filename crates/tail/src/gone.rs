@@ -83,15 +83,15 @@ impl Tail {
         self.count_lost(id, bytes);
     }
 
-    /// Counts the files of the checkpoint of which some was not read, and that are not found again.
+    /// Counts the contents that were known at the start, were not read to their end, and are not
+    /// found again.
     pub(crate) fn count_vanished(&mut self) {
         const NAMED: usize = 3;
-        let is_vanished =
-            |file: &File| file.is_from_disk && file.place == Place::Missing && file.unread() > 0;
+        let is_vanished = |file: &File| file.place == Place::Missing && file.known_unread > 0;
         let (mut files, mut bytes, mut paths) = (0, 0_u64, Vec::new());
         for file in self.files.values_mut().filter(|file| is_vanished(file)) {
             files += 1;
-            bytes = bytes.saturating_add(file.known_unread);
+            bytes = bytes.saturating_add(std::mem::take(&mut file.known_unread));
             file.is_lost = true;
             paths.push(file.path.display().to_string());
         }
@@ -106,7 +106,7 @@ impl Tail {
             files,
             bytes,
             first = paths.join(", "),
-            "files went away while this process did not run, before they were read to their end"
+            "files went away unseen before they were read to their end"
         );
     }
 

@@ -56,7 +56,7 @@ use schedule::Schedule;
 use watch::Watcher;
 use window::Window;
 
-/// A file of the checkpoint may be found this late, under another name or compressed.
+/// A content that is known at the start may be found this late, under another name or compressed.
 const VANISHED_PATIENCE: Duration = Duration::from_secs(30);
 
 /// A content. Never used again.
@@ -150,7 +150,7 @@ pub struct Tail {
     open_count: usize,
     next_id: u64,
     next_scan: Instant,
-    /// When files of the checkpoint that are not found are counted.
+    /// When contents that were known at the start and are not found are counted.
     count_vanished_at: Option<Instant>,
     looks: u64,
     begins_at_end: bool,
