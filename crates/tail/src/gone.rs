@@ -72,7 +72,7 @@ impl Tail {
         self.counts.lost_bytes += bytes;
     }
 
-    /// So many bytes that were read of a content were not delivered, and its file is gone.
+    /// Bytes that were read of a content were not delivered, and its file is gone.
     pub fn lose(&mut self, id: FileId, bytes: u64) {
         let path = self.path(id).unwrap_or(Path::new("")).display().to_string();
         tracing::warn!(

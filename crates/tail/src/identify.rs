@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::file::{File, Place};
-use crate::identity::{Head, Inode, Mark, hash};
+use crate::identity::{Head, Mark, hash};
 use crate::read::AWAY_TIME;
 use crate::{Compression, FileId, Tail, window};
 

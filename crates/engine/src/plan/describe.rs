@@ -371,8 +371,8 @@ mod tests {
                 "receivers:\n  filelog: {{include: [/x], {storage}}}\n  \
                  syslog: {{protocol: rfc5424, udp: {{listen_address: '127.0.0.1:0'}}}}\n\
                  exporters: {{otlp: {{endpoint: 'x:1'}}}}\nbuffer: {{{buffer}}}\n\
-                 extensions: {{file_storage: {{directory: /nonexistent, create_directory: true}}}}\n\
-                 service: {{extensions: [file_storage], \
+                 extensions: {{file_storage: {{directory: /nonexistent, create_directory: \
+                 true}}}}\nservice: {{extensions: [file_storage], \
                  pipelines: {{logs: {{receivers: [{receivers}], exporters: [otlp]}}}}}}\n"
             );
             let (plan, said) = crate::plan::load(&[format!("yaml:{text}")], &SystemEnvironment);

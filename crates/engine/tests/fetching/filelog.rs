@@ -117,8 +117,8 @@ async fn reloads_and_an_orderly_end_read_nothing_again() {
     assert!(taken.lock().expect("is not poisoned").values().all(|times| *times == 1));
 }
 
-/// Scenario: an orderly end while the backend is down. Guarantee: lines of files are not reported as
-/// lost, as the next start reads them again; those of a receiver without a checkpoint are.
+/// Scenario: an orderly end while the backend is down. Guarantee: lines of files are not reported
+/// as lost, as the next start reads them again; those of a receiver without a checkpoint are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lines_that_are_read_again_are_not_reported_as_lost() {
     let folder = tempfile::tempdir().expect("a folder");
