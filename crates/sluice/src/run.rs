@@ -138,7 +138,16 @@ fn tell(report: &ShutdownReport) {
         tracing::error!(
             %pipeline, %exporter, items, bytes,
             "lost: not delivered before the end, and only in memory; senders that still wait for \
-             an answer get none, and send it again"
+             an answer get none, and send it again, and receivers with a checkpoint read theirs \
+             again"
+        );
+    }
+    for Undelivered { delivery: DeliveryId { pipeline, exporter }, items, bytes } in
+        &report.read_again
+    {
+        tracing::info!(
+            %pipeline, %exporter, items, bytes,
+            "not delivered before the end: its receivers read it again at the next start"
         );
     }
     for Undelivered { delivery: DeliveryId { pipeline, exporter }, items, bytes } in &report.kept {
@@ -149,7 +158,8 @@ fn tell(report: &ShutdownReport) {
         tracing::error!(
             %signal, items, bytes,
             "lost: not delivered before the end, and not taken by the disk; senders that still \
-             wait for an answer get none, and send it again"
+             wait for an answer get none, and send it again, and receivers with a checkpoint read \
+             theirs again"
         );
     }
 }

@@ -34,16 +34,23 @@ fn metrics_in(text: &str) -> Vec<(&str, bool)> {
     names.collect()
 }
 
-/// Guarantee: every metric of the rules is exported by a gateway that has taken data: gauges under
+/// Guarantee: every metric of the rules is exported by a gateway or by a log agent: gauges under
 /// that name, counters with `_total` or without.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_metric_of_the_rules_is_exported() {
     let backend = Backend::healthy().await.expect("a backend");
     let gateway = Gateway::start(&fan_out(Signal::Traces, 128, &[("backend", &backend)])).await;
-    let (_, page) = get(gateway.metrics, "/metrics").await.expect("a page");
+    let agent = fan_out(Signal::Logs, 128, &[("backend", &backend)]);
+    let agent = agent.replace("receivers: [otlp]", "receivers: [file_log]");
+    let receivers = "receivers: {file_log: {include: [/nonexistent/*.log]}}\n";
+    let agent = Gateway::start(&format!("{receivers}{agent}")).await;
+    let mut page = String::new();
+    for process in [&gateway, &agent] {
+        page += &get(process.metrics, "/metrics").await.expect("a page").1;
+    }
     let rules = std::fs::read_to_string(rules()).expect("rules");
     let metrics = metrics_in(&rules);
-    assert!(metrics.len() >= 22, "{metrics:?}");
+    assert!(metrics.len() >= 31, "{metrics:?}");
     for (name, is_counter) in metrics {
         let line = if is_counter {
             format!("# TYPE {name}_total counter\n")
@@ -69,7 +76,7 @@ fn prometheus_takes_the_rules() {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
-    assert!(output.status.success() && said.contains("20 rules found"), "{said}");
+    assert!(output.status.success() && said.contains("26 rules found"), "{said}");
 }
 
 /// Guarantee: each alert has a summary, says what to do, and is in docs/monitoring.md.
@@ -79,7 +86,7 @@ fn each_alert_is_explained() {
     let monitoring = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/monitoring.md");
     let monitoring = fs::read_to_string(monitoring).expect("the page");
     let alerts: Vec<_> = rules.split("- alert: ").skip(1).collect();
-    assert_eq!(alerts.len(), 20);
+    assert_eq!(alerts.len(), 26);
     for alert in alerts {
         let name = alert.lines().next().expect("a name");
         assert!(alert.contains(" summary: ") && alert.contains(" description: "), "{name}");

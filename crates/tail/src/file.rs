@@ -59,6 +59,12 @@ pub(crate) struct File {
     pub look_at: Instant,
     /// Its size when it was last looked at.
     pub size: u64,
+    /// The size at which all of it was read, if it is compressed.
+    pub inflated_size: u64,
+    /// Bytes that were not read when it became known, until its file is found.
+    pub known_unread: u64,
+    /// It went away with bytes that were not read, which is counted.
+    pub is_lost: bool,
     /// Its size and time when it was last read.
     pub version: (u64, i64, i64),
     /// The end of the bytes that no record ends, and the time at which they came.
@@ -95,6 +101,9 @@ impl File {
             seen_at: 0,
             look_at: now,
             size: 0,
+            inflated_size: 0,
+            known_unread: 0,
+            is_lost: false,
             version: (0, 0, 0),
             partial: None,
             active: now,
@@ -104,19 +113,37 @@ impl File {
     }
 
     pub(crate) fn known(known: Known) -> File {
-        let Known { inode, path, head, mark, sent } = known;
+        let Known { inode, path, head, mark, unread, sent } = known;
         let (file, sent) = (File::new(path, inode, Instant::now()), sent.into_iter().collect());
-        File { head, mark, sent, is_identified: true, place: Place::Missing, ..file }
+        let (is_identified, place, size) =
+            (true, Place::Missing, mark.offset.saturating_add(unread));
+        File { head, mark, sent, is_identified, place, size, known_unread: unread, ..file }
     }
 
     /// Without the ranges that were sent.
     pub(crate) fn known_at(&self, mark: Mark) -> Known {
         let path = self.known_path.as_ref().unwrap_or(&self.path).clone();
-        Known { inode: self.inode, path, head: self.head, mark, sent: Vec::new() }
+        let unread = self.unread_behind(mark);
+        Known { inode: self.inode, path, head: self.head, mark, unread, sent: Vec::new() }
     }
 
     pub(crate) fn known_with_sent(&self, mark: Mark) -> Known {
         Known { sent: self.sent.iter().copied().collect(), ..self.known_at(mark) }
+    }
+
+    /// Bytes of the file that were not read, as far as known.
+    pub(crate) fn unread(&self) -> u64 {
+        self.unread_behind(self.mark)
+    }
+
+    /// The same if reading went on at a mark before. Of a compressed file they are compressed.
+    pub(crate) fn unread_behind(&self, mark: Mark) -> u64 {
+        match self.is_gzip {
+            _ if self.is_lost => 0,
+            true if mark.offset < self.mark.offset => self.size,
+            true => self.size.saturating_sub(self.inflated_size),
+            false => self.size.saturating_sub(mark.offset),
+        }
     }
 
     /// Notes the bytes before the place that was reached.

@@ -50,6 +50,10 @@ impl Tail {
         if now >= self.next_scan {
             self.scan(now);
         }
+        if self.count_vanished_at.is_some_and(|at| now >= at) {
+            self.count_vanished_at = None;
+            self.count_vanished();
+        }
     }
 
     fn scan_soon(&mut self, now: Instant) {

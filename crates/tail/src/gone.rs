@@ -53,18 +53,61 @@ impl Tail {
             file.size = metadata.len();
             file.is_over = metadata.nlink() == 0;
         }
-        let left = file.size.saturating_sub(file.mark.offset);
-        if left > 0 && !file.is_gzip {
-            self.counts.lost_files += 1;
-            self.counts.lost_bytes += left;
-            tracing::warn!(path = %file.path.display(), bytes = left,
+        let (unread, is_identified) = (file.unread(), file.is_identified);
+        if unread > 0 {
+            // It is not known how much the rest of a compressed file would be.
+            let bytes = if file.is_gzip { 0 } else { unread };
+            tracing::warn!(path = %file.path.display(), bytes, compressed = file.is_gzip,
                 "a file went away before it was read to its end");
+            self.count_lost(id, bytes);
         }
-        if file.is_identified {
-            self.set_missing(id);
-        } else {
-            self.forget(id);
+        if is_identified { self.set_missing(id) } else { self.forget(id) }
+    }
+
+    /// Counts bytes of a file that is gone, and the file if it is not counted yet.
+    fn count_lost(&mut self, id: FileId, bytes: u64) {
+        let file = self.files.get_mut(&id);
+        let was_lost = file.is_some_and(|file| std::mem::replace(&mut file.is_lost, true));
+        self.counts.lost_files += u64::from(!was_lost);
+        self.counts.lost_bytes += bytes;
+    }
+
+    /// Bytes that were read of a content were not delivered, and its file is gone.
+    pub fn lose(&mut self, id: FileId, bytes: u64) {
+        let path = self.path(id).unwrap_or(Path::new("")).display().to_string();
+        tracing::warn!(
+            path,
+            bytes,
+            "lines of a file were refused after it went away: they cannot be read again"
+        );
+        self.count_lost(id, bytes);
+    }
+
+    /// Counts the contents that were known at the start, were not read to their end, and are not
+    /// found again.
+    pub(crate) fn count_vanished(&mut self) {
+        const NAMED: usize = 3;
+        let is_vanished = |file: &File| file.place == Place::Missing && file.known_unread > 0;
+        let (mut files, mut bytes, mut paths) = (0, 0_u64, Vec::new());
+        for file in self.files.values_mut().filter(|file| is_vanished(file)) {
+            files += 1;
+            bytes = bytes.saturating_add(std::mem::take(&mut file.known_unread));
+            file.is_lost = true;
+            paths.push(file.path.display().to_string());
         }
+        if files == 0 {
+            return;
+        }
+        paths.sort_unstable();
+        paths.truncate(NAMED);
+        self.counts.lost_files += files;
+        self.counts.lost_bytes = self.counts.lost_bytes.saturating_add(bytes);
+        tracing::warn!(
+            files,
+            bytes,
+            first = paths.join(", "),
+            "files went away unseen before they were read to their end"
+        );
     }
 
     pub(crate) fn set_missing(&mut self, id: FileId) {
@@ -95,7 +138,7 @@ impl Tail {
         self.missing_order.remove(&(file.seen_at, id));
         self.over_order.remove(&(file.seen_at, id));
         file.place = Place::Listed;
-        (file.is_verified, file.is_over) = (false, false);
+        (file.is_verified, file.is_over, file.is_lost) = (false, false, false);
     }
 
     /// Forgets the contents that are missing for longest, if they are resolved. Files that are not
@@ -145,29 +188,6 @@ impl Tail {
             && self.by_inode.get(&file.inode) == Some(&id)
         {
             self.by_inode.remove(&file.inode);
-        }
-    }
-
-    pub(crate) fn close(&mut self, id: FileId) {
-        if let Some(file) = self.files.get_mut(&id)
-            && file.open.take().is_some()
-        {
-            self.open_count -= 1;
-        }
-    }
-
-    /// Notes that the file is open, the last of all.
-    pub(crate) fn note_open(&mut self, id: FileId) {
-        const SLACK: usize = 64;
-        self.open.push_back(id);
-        // Files are closed elsewhere too, and may be opened again.
-        if self.open.len() > 2 * self.open_count + SLACK {
-            let mut seen = HashSet::new();
-            let files = &self.files;
-            let is_open = |id: &FileId| files.get(id).is_some_and(|file| file.open.is_some());
-            let mut last_first: Vec<FileId> = self.open.iter().rev().copied().collect();
-            last_first.retain(|id| is_open(id) && seen.insert(*id));
-            self.open = last_first.into_iter().rev().collect();
         }
     }
 

@@ -1,4 +1,4 @@
-//! Opens files, and tells which content they hold.
+//! Tells which content a file holds.
 
 use std::fs;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::file::{File, Place};
-use crate::identity::{Head, Inode, Mark, hash};
+use crate::identity::{Head, Mark, hash};
 use crate::read::AWAY_TIME;
 use crate::{Compression, FileId, Tail, window};
 
@@ -15,51 +15,9 @@ use crate::{Compression, FileId, Tail, window};
 const COPY_PATIENCE: Duration = Duration::from_secs(10);
 const COPY_INTERVAL: Duration = Duration::from_millis(200);
 /// Pause before a file that cannot be opened or read is tried again.
-const FAILED_PAUSE: Duration = Duration::from_secs(5);
+pub(crate) const FAILED_PAUSE: Duration = Duration::from_secs(5);
 
 impl Tail {
-    /// Opens the file, if it is not open.
-    pub(crate) fn open(&mut self, id: FileId, now: Instant) -> bool {
-        let Some(file) = self.files.get_mut(&id) else { return false };
-        if file.open.is_some() {
-            return true;
-        }
-        let opened = fs::File::open(file.moved.as_ref().unwrap_or(&file.path));
-        let compression = self.options.compression;
-        let opened = opened.and_then(|open| {
-            let is_gzip = is_gzip(compression, &open)?;
-            Ok((open.metadata()?, is_gzip, open))
-        });
-        match opened {
-            Ok((metadata, is_gzip, open)) if Inode::of(&metadata) == file.inode => {
-                // One that is too short to tell is not identified yet, and decided then.
-                file.is_gzip = is_gzip.unwrap_or(false);
-                file.open = Some(open);
-                self.open_count += 1;
-                self.note_open(id);
-                self.bound_open(id);
-                true
-            }
-            // Another file is there by now.
-            Ok(_) if file.place == Place::Listed => {
-                self.next_scan = now;
-                false
-            }
-            Ok(_) => {
-                self.leave(id, now);
-                false
-            }
-            Err(error) => {
-                if error.kind() == io::ErrorKind::NotFound {
-                    self.leave(id, now);
-                } else {
-                    self.failed(id, &error, now);
-                }
-                false
-            }
-        }
-    }
-
     /// Opens a file that is known by its inode, and compares the bytes before its mark. If they are
     /// others, the inode has another content by now.
     pub(crate) fn verify(&mut self, id: FileId, now: Instant) -> bool {
@@ -98,6 +56,7 @@ impl Tail {
     fn go_on(&mut self, id: FileId, mark: Mark) {
         let Some(file) = self.files.get_mut(&id) else { return };
         (file.is_verified, file.is_from_disk, file.known_path) = (true, false, None);
+        file.known_unread = 0;
         if mark.offset < file.mark.offset {
             self.counts.shortened += 1;
             tracing::warn!(path = %file.path.display(), read = file.mark.offset,
@@ -124,23 +83,6 @@ impl Tail {
                 "it is tried again every 5 s"
             };
             tracing::error!(path, %error, "cannot read this file: {remedy}");
-        }
-    }
-
-    /// Closes files at their paths, the first opened first. Each is opened again for its turn.
-    fn bound_open(&mut self, keeps: FileId) {
-        while self.open_count > self.options.max_open {
-            let Some(id) = self.open.pop_front() else { return };
-            if id == keeps {
-                self.open.push_back(id);
-                if self.open.len() == 1 {
-                    return;
-                }
-            } else if let Some(file) = self.files.get(&id)
-                && (file.place == Place::Listed || file.moved.is_some())
-            {
-                self.close(id);
-            }
         }
     }
 
@@ -345,6 +287,9 @@ impl Tail {
             file.path = path;
         }
         file.is_over = true;
+        // Its size is that of the next content, and how long it was is known only to a checkpoint.
+        file.size = file.mark.offset.saturating_add(file.known_unread);
+        file.is_gzip = false;
         let is_open = next.open.is_some();
         self.files.insert(new, next);
         if is_open {
@@ -429,7 +374,7 @@ fn end_of_rest(
 }
 
 /// Whether the file is compressed. `None`: its first bytes are not there yet.
-fn is_gzip(compression: Compression, open: &fs::File) -> io::Result<Option<bool>> {
+pub(crate) fn is_gzip(compression: Compression, open: &fs::File) -> io::Result<Option<bool>> {
     match compression {
         Compression::None => Ok(Some(false)),
         Compression::Gzip => Ok(Some(true)),

@@ -127,6 +127,8 @@ fn hash_of(file: &File, mark: Mark) -> u64 {
     let mut hasher = DefaultHasher::new();
     let path = file.known_path.as_ref().unwrap_or(&file.path);
     (file.inode, file.head, path.as_os_str()).hash(&mut hasher);
-    (mark.offset, mark.records, mark.lead, mark.is_within).hash(&mut hasher);
+    // The number of unread bytes is worth no write of its own.
+    let has_unread = file.unread_behind(mark) > 0;
+    (mark.offset, mark.records, mark.lead, mark.is_within, has_unread).hash(&mut hasher);
     hasher.finish()
 }

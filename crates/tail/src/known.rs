@@ -19,12 +19,14 @@ pub struct Known {
     pub mark: Mark,
     /// Ranges that were sent and are not resolved.
     pub sent: Vec<Sent>,
+    /// Bytes behind the mark, as far as known.
+    pub unread: u64,
 }
 
 impl Known {
     /// One line, without its end and without what was sent.
     pub fn to_line(&self) -> String {
-        let Known { inode, path, head, mark, sent: _ } = self;
+        let Known { inode, path, head, mark, unread, sent: _ } = self;
         let mut line = format!(
             "{:x} {:x} {} {} {:x} {} {} {:x} ",
             inode.device,
@@ -42,6 +44,9 @@ impl Known {
                 _ => drop(write!(line, "%{byte:02x}")),
             }
         }
+        if *unread > 0 {
+            let _ = write!(line, " {unread}");
+        }
         line
     }
 
@@ -56,8 +61,15 @@ impl Known {
         let head = Head { len: word()?.parse().ok()?, hash: hexadecimal(word()?)? };
         let path = unescaped(word()?)?;
         let mark = Mark { offset, records, lead, is_within };
-        let sent = Vec::new();
-        words.next().is_none().then_some(Known { inode, path, head, mark, sent })
+        let unread = words.next().map_or(Ok(0), str::parse).ok()?;
+        words.next().is_none().then_some(Known {
+            inode,
+            path,
+            head,
+            mark,
+            unread,
+            sent: Vec::new(),
+        })
     }
 }
 

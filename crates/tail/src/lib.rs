@@ -7,8 +7,8 @@
 //!
 //! 1. *find*: `glob` and `select` say which paths are meant, `watch` what changed, `find` sees a
 //!    path and the inode behind it.
-//! 2. *open*: `identify` tells whether the inode holds a content that is known: under another name,
-//!    on another inode, compressed.
+//! 2. *open*: `open` does, and bounds how many files are open; `identify` tells whether the inode
+//!    holds a content that is known: under another name, on another inode, compressed.
 //! 3. *read*: `schedule` gives each file its turn, `read` fills the one `window` that all share.
 //! 4. *split*: `split` cuts records off, `charset` knows their characters.
 //! 5. *checkpoint*: `checkpoint` keeps what is resolved, `journal` what changed of it, `sent` the
@@ -27,6 +27,7 @@ mod identify;
 mod identity;
 mod journal;
 mod known;
+mod open;
 mod read;
 mod schedule;
 mod select;
@@ -36,6 +37,7 @@ mod watch;
 mod window;
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::fs;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -58,6 +60,9 @@ use schedule::Schedule;
 use sent::Sum;
 use watch::Watcher;
 use window::Window;
+
+/// A content that is known at the start may be found this late, under another name or compressed.
+const VANISHED_PATIENCE: Duration = Duration::from_secs(30);
 
 /// A content. Never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -102,9 +107,10 @@ pub struct Options {
 /// Counted since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Files that left before they were read to their end, and could not be kept open.
+    /// Files that left before they were read to their end and could not be kept open, or before
+    /// all that was read was delivered, or while no process ran.
     pub lost_files: u64,
-    /// Bytes of theirs that were not read, as far as known.
+    /// Bytes of theirs that were not delivered, as far as known.
     pub lost_bytes: u64,
     /// Contents that were replaced within their file.
     pub truncated: u64,
@@ -155,6 +161,8 @@ pub struct Tail {
     open_count: usize,
     next_id: u64,
     next_scan: Instant,
+    /// When contents that were known at the start and are not found are counted.
+    count_vanished_at: Option<Instant>,
     looks: u64,
     begins_at_end: bool,
     /// Paths and patterns of which a problem was told.
@@ -167,6 +175,7 @@ impl Tail {
     pub fn new(options: Options, known: Option<Vec<Known>>, now: Instant) -> Tail {
         let watcher = Watcher::new(options.watches);
         let begins_at_end = options.starts_at_end && known.is_none();
+        let count_vanished_at = known.as_ref().map(|_| now + VANISHED_PATIENCE);
         let mut tail = Tail {
             options,
             files: HashMap::new(),
@@ -190,6 +199,7 @@ impl Tail {
             open_count: 0,
             next_id: 1,
             next_scan: now,
+            count_vanished_at,
             looks: 0,
             begins_at_end,
             told: HashSet::new(),
@@ -366,6 +376,26 @@ impl Tail {
 
     pub fn open_files(&self) -> usize {
         self.open_count
+    }
+
+    pub fn is_open(&self, id: FileId) -> bool {
+        self.files.get(&id).is_some_and(|file| file.open.is_some())
+    }
+
+    /// Bytes of the files that are there which were not read, as of when each was last looked at.
+    /// Those of a compressed file are compressed. Looks at every file that is known.
+    pub fn unread_bytes(&self) -> u64 {
+        let there = self.files.values().filter(|file| file.place != Place::Missing);
+        there.map(File::unread).fold(0, u64::saturating_add)
+    }
+
+    /// Looks how large open files are, for a last checkpoint.
+    pub fn note_sizes(&mut self) {
+        for file in self.files.values_mut().filter(|file| file.held.is_none()) {
+            if let Some(Ok(metadata)) = file.open.as_ref().map(fs::File::metadata) {
+                file.size = metadata.len();
+            }
+        }
     }
 
     /// Files that are there.

@@ -227,7 +227,7 @@ impl Tail {
         let end = file.mark.offset + left;
         let is_new = file.partial.is_none_or(|(before, _)| before != end);
         if left == 0 {
-            file.partial = None;
+            (file.partial, file.inflated_size) = (None, file.size);
         } else if is_new {
             (file.partial, file.active) = (Some((end, now)), now);
         }

@@ -45,13 +45,23 @@ impl Schedule {
         }
     }
 
-    pub(crate) fn next(&mut self, now: Instant) -> Option<FileId> {
+    pub(crate) fn has(&self, id: FileId) -> bool {
+        self.due.contains_key(&id)
+    }
+
+    /// Files whose turn is due, in order.
+    pub(crate) fn ready(&mut self, now: Instant) -> impl Iterator<Item = FileId> {
         while let Some((at, id)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
             self.timers.remove(&(at, id));
             self.due.insert(id, None);
             self.ready.push_back(id);
         }
-        let id = self.ready.pop_front()?;
+        self.ready.iter().copied()
+    }
+
+    pub(crate) fn next(&mut self, now: Instant) -> Option<FileId> {
+        let id = self.ready(now).next()?;
+        self.ready.pop_front();
         self.due.remove(&id);
         Some(id)
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::*;
 
 mod gone;
+mod lost;
 mod sent;
 mod starts;
 

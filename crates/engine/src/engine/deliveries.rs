@@ -139,7 +139,10 @@ impl Engine {
                 };
                 running.set_up(planned.dispatch, preparer);
             }
-            (running.plan, running.fingerprint) = (planned.clone(), fingerprint);
+            // The backlog may be of receivers that a configuration before had.
+            let is_read_again = running.plan.is_read_again && planned.is_read_again;
+            running.plan = DeliveryPlan { is_read_again, ..planned.clone() };
+            running.fingerprint = fingerprint;
             self.deliveries.insert(planned.id.clone(), running);
         }
     }

@@ -39,6 +39,8 @@ pub struct Undelivered {
 pub struct ShutdownReport {
     /// In memory only: lost.
     pub lost: Vec<Undelivered>,
+    /// In memory only, but all their receivers read it again at the next start.
+    pub read_again: Vec<Undelivered>,
     /// On disk: the next start delivers it. Unwritten frames are also in `unwritten`.
     pub kept: Vec<Undelivered>,
     /// Not written: signal, items, bytes.
@@ -93,15 +95,22 @@ impl Engine {
         }
         self.watcher.abort();
         self.backlog.set_routes(&[], &[]);
-        let none = Vec::new();
-        let (lost, kept) = if stays { (none, undelivered) } else { (undelivered, none) };
-        ShutdownReport { lost, kept, unwritten }
+        let mut report = ShutdownReport { unwritten, ..ShutdownReport::default() };
+        for (is_read_again, undelivered) in undelivered {
+            let list = match (stays, is_read_again) {
+                (true, _) => &mut report.kept,
+                (false, true) => &mut report.read_again,
+                (false, false) => &mut report.lost,
+            };
+            list.push(undelivered);
+        }
+        report
     }
 
-    /// Returns the backlogs of all deliveries. If they stay on disk, healthy deliveries go on for
-    /// a moment, the rest hand over, and all wait for their answers. If not, all may send until the
-    /// deadline.
-    async fn end_deliveries(&mut self, stays: bool, deadline: Instant) -> Vec<Undelivered> {
+    /// Returns the backlogs of all deliveries, and whether they are read again. If they stay on
+    /// disk, healthy deliveries go on for a moment, the rest hand over, and all wait for their
+    /// answers. If not, all may send until the deadline.
+    async fn end_deliveries(&mut self, stays: bool, deadline: Instant) -> Vec<(bool, Undelivered)> {
         let (mut sending_until, mut answers_until) = (deadline, deadline);
         if stays {
             sending_until = deadline.min(Instant::now() + LAST_SENDING);
@@ -111,10 +120,11 @@ impl Engine {
         let ends = std::mem::take(&mut self.deliveries).into_values().map(async |running| {
             let is_healthy = *running.delivery.stats.state.lock() == State::Open;
             let stop = if stays && !is_healthy { Stop::HandOver } else { Stop::Drain };
+            let is_read_again = running.plan.is_read_again;
             let delivery = running.end(stop, sending_until, answers_until).await;
-            release(&self.backlog, &delivery, keep)
+            (is_read_again, release(&self.backlog, &delivery, keep))
         });
         let undelivered = join_all(ends).await;
-        undelivered.into_iter().filter(|it| it.items > 0).collect()
+        undelivered.into_iter().filter(|(_, it)| it.items > 0).collect()
     }
 }

@@ -179,6 +179,7 @@ impl Planner<'_> {
             policy,
             best_effort,
             senders_wait,
+            is_read_again: self.receivers_of(id).all(ReceiverPlan::reads_again),
             budget_bytes,
             lease_bytes,
             metadata_keys: of_processor.chain(of_queue).flatten().cloned().collect(),
@@ -201,9 +202,14 @@ impl Planner<'_> {
 
     /// Whether all receivers that feed the delivery have senders, which can be told of a refusal.
     fn has_senders(&self, id: &DeliveryId) -> bool {
-        let feeds =
-            |receiver: &&ReceiverPlan| self.paths_to(id).any(|path| path.receiver == receiver.id);
-        self.read.receivers.iter().filter(feeds).all(|receiver| receiver.config.has_senders())
+        self.receivers_of(id).all(|receiver| receiver.config.has_senders())
+    }
+
+    fn receivers_of(&self, id: &DeliveryId) -> impl Iterator<Item = &ReceiverPlan> {
+        let feeds = move |receiver: &&ReceiverPlan| {
+            self.paths_to(id).any(|path| path.receiver == receiver.id)
+        };
+        self.read.receivers.iter().filter(feeds)
     }
 
     fn paths_to(&self, id: &DeliveryId) -> impl Iterator<Item = &Path> {

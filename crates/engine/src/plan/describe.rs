@@ -14,7 +14,7 @@ use sluice_log::disk::{Disk, RealDisk};
 use sluice_log::inspect::{self, LogOverview};
 use sluice_net::server::ConnectionBudget;
 
-use super::{DeliveryPlan, DiskPlan, Plan};
+use super::{DeliveryPlan, DiskPlan, Plan, ReceiverPlan};
 use crate::delivery::{DeliveryId, Policy};
 
 /// A rate to give a feeling for the size of a budget, in bytes a millisecond.
@@ -152,6 +152,11 @@ impl Plan {
         }
         let crash = match (&self.disk, self.ack) {
             (Some(_), _) if self.is_ack_durable() => "Survives kill -9 and power loss".to_owned(),
+            _ if delivery.is_read_again => {
+                "Survives kill -9 and power loss, as its receivers read again what was not \
+                 delivered"
+                    .to_owned()
+            }
             (Some(disk), Acknowledge::Memory) if !delivery.senders_wait => format!(
                 "Survives kill -9 and power loss but for the last {}",
                 duration(disk.flush_after)
@@ -164,7 +169,11 @@ impl Plan {
             _ if delivery.senders_wait => {
                 "Survives a crash, as senders are answered only after delivery".to_owned()
             }
-            _ => "Is lost in a crash (memory only)".to_owned(),
+            _ => {
+                let again = self.readers_again(delivery);
+                let but = if again.is_empty() { "" } else { ", but for what is read again by " };
+                format!("Is lost in a crash (memory only){but}{}", again.join(", "))
+            }
         };
         let time = duration(Duration::from_micros(delivery.budget_bytes * 1000 / EXAMPLE_RATE));
         let place = if self.disk.is_some() { " on disk" } else { "" };
@@ -178,16 +187,28 @@ impl Plan {
             "may lag by up to {}{place}{shared}, about {time} at 4 MB/s",
             rounded(delivery.budget_bytes)
         );
+        let wait = match delivery.is_read_again {
+            true => "its receivers wait, and read on later",
+            false => "its senders wait, and get a retryable refusal",
+        };
         let then = match delivery.policy {
-            Policy::Backpressure => "then its senders wait, and get a retryable refusal",
-            Policy::DropOldest => "then drops its oldest, without slowing the others",
-            Policy::Isolate => {
+            Policy::Backpressure => format!("then {wait}"),
+            Policy::DropOldest => "then drops its oldest, without slowing the others".to_owned(),
+            Policy::Isolate => format!(
                 "then, if its backend is the reason and another delivery keeps up, drops its \
-                 oldest requests that another has taken, without slowing the others; else its \
-                 senders wait, and get a retryable refusal"
-            }
+                 oldest requests that another has taken, without slowing the others; else {wait}"
+            ),
         };
         format!("{crash}; {lag}; {then}.")
+    }
+
+    /// Those of a delivery's receivers that read again after a crash what was not resolved.
+    fn readers_again(&self, delivery: &DeliveryPlan) -> Vec<&str> {
+        let feeds = |receiver: &&ReceiverPlan| {
+            let mut paths = self.paths.iter().filter(|path| path.delivery == delivery.id);
+            receiver.reads_again() && paths.any(|path| path.receiver == receiver.id)
+        };
+        self.receivers.iter().filter(feeds).map(|it| it.id.as_str()).collect()
     }
 
     /// The logs of an earlier run, by delivery, and whether they can be read.
@@ -329,5 +350,39 @@ fn duration(duration: Duration) -> String {
         0..1_000 => format!("{milliseconds} ms"),
         1_000..120_000 => format!("{} s", milliseconds / 1000),
         _ => format!("{} minutes", milliseconds / 60_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_config::SystemEnvironment;
+
+    /// Guarantee: what receivers with a checkpoint on disk read again is not said to be lost in a
+    /// crash, and all else is.
+    #[test]
+    fn a_plan_says_which_data_is_read_again_after_a_crash() {
+        let (lost, survives) = ("Is lost in a crash (memory only)", "Survives kill -9 and power");
+        let (again, files) = (", but for what is read again by filelog;", "storage: file_storage");
+        for (receivers, storage, buffer, expected, others) in [
+            ("filelog", files, "", survives, "then its receivers wait"),
+            ("filelog", files, "ack: delivered", survives, "then its receivers wait"),
+            ("filelog", files, "directory: /nonexistent, ack: memory", survives, "receivers wait"),
+            ("filelog", "", "", lost, "; may lag"),
+            ("filelog, syslog", files, "", lost, again),
+            ("syslog", files, "", lost, "then its senders wait"),
+        ] {
+            let text = format!(
+                "receivers:\n  filelog: {{include: [/x], {storage}}}\n  \
+                 syslog: {{protocol: rfc5424, udp: {{listen_address: '127.0.0.1:0'}}}}\n\
+                 exporters: {{otlp: {{endpoint: 'x:1'}}}}\nbuffer: {{{buffer}}}\n\
+                 extensions: {{file_storage: {{directory: /nonexistent, create_directory: \
+                 true}}}}\nservice: {{extensions: [file_storage], \
+                 pipelines: {{logs: {{receivers: [{receivers}], exporters: [otlp]}}}}}}\n"
+            );
+            let (plan, said) = crate::plan::load(&[format!("yaml:{text}")], &SystemEnvironment);
+            let plan = plan.unwrap_or_else(|| panic!("{}", said.render(false))).describe();
+            let promise = plan.lines().find(|line| line.contains(expected));
+            assert!(promise.is_some_and(|it| it.contains(others)), "{receivers} {buffer}\n{plan}");
+        }
     }
 }

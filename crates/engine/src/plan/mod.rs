@@ -117,6 +117,11 @@ impl ReceiverPlan {
         let fingerprint = self.fingerprint;
         BindContext { id: &self.id, held, checkpoint, memory_bytes, fingerprint }
     }
+
+    /// Whether it reads again, after a crash or an end, what was not resolved.
+    pub(crate) fn reads_again(&self) -> bool {
+        self.config.fetches() && self.checkpoint.is_some()
+    }
 }
 
 pub struct ExporterPlan {
@@ -137,6 +142,8 @@ pub struct DeliveryPlan {
     pub best_effort: bool,
     /// Senders are answered only when this delivery has delivered.
     pub senders_wait: bool,
+    /// All of its receivers read again, after a crash or an end, what was not resolved.
+    pub is_read_again: bool,
     /// Bytes that it may lag: on disk if there is a directory, else in memory.
     pub budget_bytes: u64,
     /// Bytes of frames that it may lease from the log at a time.

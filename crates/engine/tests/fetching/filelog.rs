@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use sluice_config::SystemEnvironment;
-use sluice_engine::plan;
+use sluice_engine::{Undelivered, plan};
 use tokio::net::TcpListener;
 
 use super::{MEMORY_LIMIT_MIB, Process, append, backend, metric, start, until};
@@ -115,4 +115,24 @@ async fn reloads_and_an_orderly_end_read_nothing_again() {
     until("the last line arrives", async || count() == LINES + 2).await;
     engine.shutdown(Duration::from_secs(5)).await;
     assert!(taken.lock().expect("is not poisoned").values().all(|times| *times == 1));
+}
+
+/// Scenario: an orderly end while the backend is down. Guarantee: lines of files are not reported
+/// as lost, as the next start reads them again; those of a receiver without a checkpoint are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lines_that_are_read_again_are_not_reported_as_lost() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = config(folder.path(), backend::free_address().await);
+    let forgetful = config.replace("storage: file_storage", "");
+    append(folder.path(), "a.log", 0..100, "");
+    for (config, expected) in [(config, (0, 100)), (forgetful, (100, 0))] {
+        let engine = start(&config).await;
+        let metrics = engine.metrics_address().expect("there are metrics");
+        let records = async || metric(metrics, "otelcol_receiver_accepted_log_records").await;
+        until("all is read", async || records().await == 100).await;
+        let report = engine.shutdown(Duration::from_millis(100)).await;
+        let items = |them: &[Undelivered]| them.iter().map(|it| it.items).sum::<u64>();
+        assert_eq!((items(&report.lost), items(&report.read_again)), expected);
+        assert!(report.kept.is_empty() && report.unwritten.is_empty());
+    }
 }

@@ -9,7 +9,7 @@ use sluice_telemetry::table::{Number, Table};
 
 use crate::receiver::ReceiverCounters;
 
-/// Counters grow only; the files are those of now.
+/// Counters grow only; files and unread bytes are those of now.
 #[derive(Debug, Default)]
 pub struct Counters {
     pub accepted_records: AtomicU64,
@@ -18,6 +18,7 @@ pub struct Counters {
     pub read_bytes: AtomicU64,
     pub open_files: AtomicU64,
     pub files: AtomicU64,
+    pub unread_bytes: AtomicU64,
     pub rotated_files: AtomicU64,
     pub truncated_files: AtomicU64,
     pub failed_reads: AtomicU64,
@@ -69,6 +70,10 @@ pub(super) const METRICS: Table<Counters> = Table {
         row!(Gauge "otelcol_fileconsumer_open_files",
             |it: &Counters| it.open_files.value(),
             "Files that are open."),
+        row!(Gauge "sluice_filelog_unread" in "bytes",
+            |it: &Counters| it.unread_bytes.value(),
+            "Bytes of files that were not read yet, as they are stored: how far reading is behind. \
+             While reading has stopped it is up to 30 s old."),
         row!(Counter "sluice_filelog_rotated_files",
             |it: &Counters| it.rotated_files.value(),
             "Files that left their path while they were followed: renamed or removed."),
@@ -80,10 +85,11 @@ pub(super) const METRICS: Table<Counters> = Table {
             "Failures to open or to read a file. Each is tried again."),
         row!(Counter "sluice_filelog_lost_files",
             |it: &Counters| it.lost_files.value(),
-            "Files that went away before they were read to their end."),
+            "Files that went away before they were read to their end, or before what was read was \
+             delivered, or while Sluice did not run."),
         row!(Counter "sluice_filelog_lost" in "bytes",
             |it: &Counters| it.lost_bytes.value(),
-            "Bytes of such files that were not read, as far as known."),
+            "Bytes of such files that were not delivered, as far as known."),
         row!(Counter "sluice_filelog_closed_files",
             |it: &Counters| it.closed_files.value(),
             "Renamed files that are no longer followed, as there were too many: nothing had come \

@@ -125,20 +125,20 @@ impl Progress {
             return;
         }
         self.next_look = now + CHECKPOINT_INTERVAL;
-        self.settle(tail, counters, now);
+        self.settle(tail, now);
         if self.saving.as_ref().is_none_or(JoinHandle::is_finished) {
             self.save(tail, counters);
         }
     }
 
-    fn settle(&mut self, tail: &mut Tail, counters: &Counters, now: Instant) {
+    fn settle(&mut self, tail: &mut Tail, now: Instant) {
         self.positions.retain(|id, positions| {
             if positions.is_interrupted() {
                 if tail.is_missing(*id) {
                     // It cannot be read again, unless it comes back.
                     let (end, offset) = (positions.end(), positions.rewind());
-                    Counters::add(&counters.lost_bytes, end.saturating_sub(offset));
                     tail.rewind(*id, offset);
+                    tail.lose(*id, end.saturating_sub(offset));
                 } else {
                     tail.again(*id, now, Duration::ZERO);
                     tail.resolved(*id, positions.lowest_unresolved());
@@ -184,7 +184,7 @@ impl Progress {
 
     /// The last checkpoint, and what a receiver that takes this one's place goes on with.
     pub(super) async fn end(mut self, tail: &mut Tail, counters: &Counters) -> Streams {
-        self.settle(tail, counters, Instant::now());
+        self.settle(tail, Instant::now());
         if let Some(saving) = self.saving.take() {
             let result = saving.await.unwrap_or_else(|error| Err(io::Error::other(error)));
             self.note(result, counters);

@@ -28,8 +28,10 @@ use crate::receiver::Streams;
 
 /// Requests of one file before the next file has its turn.
 const TURN_REQUESTS: usize = 4;
-/// Files are looked for this often while deliveries want nothing: rotated ones have to be opened.
+/// Files are looked for, and opened, this often while deliveries want nothing: they may be removed.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// Unread bytes are summed up at most this often.
+const SUM_INTERVAL: Duration = Duration::from_secs(1);
 /// Pause if no pipeline takes logs, or a refusal is no question of time.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Attributes of files that are kept.
@@ -51,6 +53,10 @@ pub(super) struct Reader {
     stop: CancellationToken,
     /// The longest window that was admitted, if one was refused for good.
     window_limit: Option<usize>,
+    /// When files that wait for their turn are opened.
+    next_open: Instant,
+    /// When unread bytes are summed up, if something was read since.
+    next_sum: Option<Instant>,
     /// When records that operators hold are looked at.
     next_flush: Instant,
     holds: bool,
@@ -79,6 +85,7 @@ impl Reader {
     ) -> Reader {
         let (attributes, poison, window_limit) = (HashMap::new(), HashMap::new(), None);
         let (next_flush, holds, counts) = (Instant::now(), false, Counts::default());
+        let (next_open, next_sum) = (next_flush, None);
         Reader {
             tail,
             progress,
@@ -92,6 +99,8 @@ impl Reader {
             counters,
             stop,
             window_limit,
+            next_open,
+            next_sum,
             next_flush,
             holds,
             counts,
@@ -113,26 +122,26 @@ impl Reader {
             }
         }
         self.flush_at_end();
-        self.progress.end(&mut self.tail, &self.counters).await
+        self.tail.note_sizes();
+        let streams = self.progress.end(&mut self.tail, &self.counters).await;
+        count(&mut self.tail, &self.counters);
+        streams
     }
 
     fn look(&mut self) {
         let now = Instant::now();
         self.tail.look(now);
-        self.progress.look(&mut self.tail, &self.counters, now);
-        let (counts, counters) = (std::mem::take(&mut self.tail.counts), &self.counters);
-        for (counter, amount) in [
-            (&counters.lost_files, counts.lost_files),
-            (&counters.lost_bytes, counts.lost_bytes),
-            (&counters.truncated_files, counts.truncated),
-            (&counters.rotated_files, counts.rotated),
-            (&counters.failed_reads, counts.failed),
-            (&counters.closed_files, counts.closed),
-            (&counters.forgotten_files, counts.forgotten),
-            (&counters.shortened_files, counts.shortened),
-        ] {
-            Counters::add(counter, amount);
+        if now >= self.next_open {
+            self.next_open = now + LOOK_INTERVAL;
+            self.tail.open_waiting(now);
         }
+        if self.next_sum.is_some_and(|at| now >= at) {
+            self.next_sum = None;
+            self.counters.unread_bytes.store(self.tail.unread_bytes(), Ordering::Relaxed);
+        }
+        self.progress.look(&mut self.tail, &self.counters, now);
+        count(&mut self.tail, &self.counters);
+        let counters = &self.counters;
         counters.open_files.store(self.tail.open_files() as u64, Ordering::Relaxed);
         counters.files.store(self.tail.present_files() as u64, Ordering::Relaxed);
     }
@@ -142,6 +151,7 @@ impl Reader {
         let due = self.tail.next_due();
         let due = self.progress.next_look().map_or(due, |look| due.min(look));
         let due = if self.holds { due.min(self.next_flush) } else { due };
+        let due = self.next_sum.map_or(due, |sum| due.min(sum));
         let changed = async {
             match changes {
                 Some(changes) => {
@@ -159,21 +169,22 @@ impl Reader {
         }
     }
 
-    /// Waits while files are looked for.
-    async fn pause(&mut self, pause: impl Future<Output = ()>) {
+    /// Waits while files are looked for. `None`: the receiver ends.
+    async fn pause<T>(&mut self, pause: impl Future<Output = T>) -> Option<T> {
         let mut pause = std::pin::pin!(pause);
         loop {
             let stop = self.stop.clone();
             tokio::select! {
                 biased;
-                () = &mut pause => return,
-                () = stop.cancelled() => return,
+                result = &mut pause => return Some(result),
+                () = stop.cancelled() => return None,
                 () = tokio::time::sleep(LOOK_INTERVAL) => self.look(),
             }
         }
     }
 
     async fn turn(&mut self, id: FileId) {
+        self.next_sum.get_or_insert_with(|| Instant::now() + SUM_INTERVAL);
         if self.ingress.route(Signal::Logs).is_none() {
             self.tail.again(id, Instant::now(), PAUSE);
             return;
@@ -205,7 +216,8 @@ impl Reader {
         while requests < TURN_REQUESTS {
             let Some(route) = self.ingress.route(Signal::Logs) else { return Ok(false) };
             let permit = self.admit(&*route, &mut window_bytes).await?;
-            if self.stop.is_cancelled() {
+            // The file may have been closed to make room while memory was waited for.
+            if self.stop.is_cancelled() || !self.tail.is_open(id) {
                 return Ok(false);
             }
             let now = Instant::now();
@@ -287,15 +299,7 @@ impl Reader {
         if let Some(limit) = self.window_limit {
             *window_bytes = (*window_bytes).min(limit);
         }
-        let bytes = *window_bytes + REQUEST_BYTES;
-        let arrived = ArrivedBody::default();
-        let admitted = tokio::select! {
-            admitted = route.admit(bytes, &arrived) => admitted,
-            () = self.stop.cancelled() => {
-                let reason = "the receiver ends".to_owned();
-                Err(Refusal::Retry { delay: Duration::ZERO, reason })
-            }
-        };
+        let admitted = self.admitted(route, *window_bytes + REQUEST_BYTES).await;
         if let Err(Refusal::TooLarge { reason }) = &admitted
             && *window_bytes > WINDOW_BYTES
         {
@@ -311,6 +315,20 @@ impl Reader {
             *window_bytes = limit;
         }
         admitted
+    }
+
+    /// Memory of so many bytes. Files are looked for meanwhile.
+    async fn admitted(
+        &mut self,
+        route: &dyn IngressRoute,
+        bytes: usize,
+    ) -> Result<Permit, Refusal> {
+        let arrived = ArrivedBody::default();
+        let admitted = self.pause(route.admit(bytes, &arrived)).await;
+        admitted.unwrap_or_else(|| {
+            let reason = "the receiver ends".to_owned();
+            Err(Refusal::Retry { delay: Duration::ZERO, reason })
+        })
     }
 
     /// Makes one request of records that are there, reading on as far as needed. Returns the range,
@@ -407,6 +425,23 @@ impl Reader {
         let path = place.and_then(|(id, _)| self.tail.path(id));
         let (path, offset) = (path.map(|it| it.display().to_string()), place.map(|it| it.1));
         tracing::error!(path, offset, reason, "a log entry is refused for good: it is left out");
+    }
+}
+
+/// Adds what happened to files since the last time.
+fn count(tail: &mut Tail, counters: &Counters) {
+    let counts = std::mem::take(&mut tail.counts);
+    for (counter, amount) in [
+        (&counters.lost_files, counts.lost_files),
+        (&counters.lost_bytes, counts.lost_bytes),
+        (&counters.truncated_files, counts.truncated),
+        (&counters.rotated_files, counts.rotated),
+        (&counters.failed_reads, counts.failed),
+        (&counters.closed_files, counts.closed),
+        (&counters.forgotten_files, counts.forgotten),
+        (&counters.shortened_files, counts.shortened),
+    ] {
+        Counters::add(counter, amount);
     }
 }
 

@@ -155,7 +155,7 @@ impl Records {
     /// Writes the record of a text that goes through no operators.
     fn write(&self, batch: &mut Batch, text: &str, sender: &Sender) {
         let (observed_ns, attributes) = (batch.observed_ns, [&sender.encoded[..], &[], &[]]);
-        let record = TextRecord { time_ns: None, observed_ns, body: text, attributes };
+        let record = TextRecord { observed_ns, body: text, attributes, ..TextRecord::default() };
         batch.encoder.push_text(&mut batch.place, &self.resource, &record);
     }
 

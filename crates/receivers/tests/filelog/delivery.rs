@@ -117,6 +117,45 @@ async fn files_that_go_away_while_nothing_is_taken_are_read_afterwards() {
     assert_eq!(scene.counters.lost_files.load(Ordering::Relaxed), 0);
 }
 
+/// Scenario: the engine takes nothing, and says so late; files come and are removed in less time
+/// than one of them waits for its turn. Guarantee: their lines arrive when it does, and until then
+/// their bytes are told as unread.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_that_come_and_go_away_while_nothing_is_taken_are_read_afterwards() {
+    let scene = Scene::start("poll_interval: 50ms").await;
+    scene.engine.refuses_after_ms.store(5000, Ordering::SeqCst);
+    scene.engine.is_closed.store(true, Ordering::SeqCst);
+    let names: Vec<String> = (0..20).map(|index| format!("{index}.log")).collect();
+    names.iter().for_each(|name| scene.append(name, &format!("{name}\n")));
+    let open = || scene.counters.open_files.load(Ordering::Relaxed);
+    until("all are open", || open() == 20).await;
+    names.iter().for_each(|name| std::fs::remove_file(scene.path(name)).expect("is removed"));
+    let unread = || scene.counters.unread_bytes.load(Ordering::Relaxed);
+    until("all are unread", || unread() == 130).await;
+    scene.engine.is_closed.store(false, Ordering::SeqCst);
+    scene.until_lines(20).await;
+    until("all are read", || unread() == 0).await;
+    assert_eq!(scene.counters.lost_files.load(Ordering::Relaxed), 0);
+}
+
+/// Scenario: the engine drops requests of a file that was truncated meanwhile. Guarantee: it is
+/// counted that these lines are lost, and as one file.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lines_that_cannot_be_read_again_are_counted() {
+    let scene = Scene::start("poll_interval: 50ms").await;
+    scene.engine.holds.store(true, Ordering::SeqCst);
+    for count in 1..=2 {
+        scene.append("a", "one line\n");
+        scene.until_lines(count).await;
+    }
+    std::fs::write(scene.path("a"), "new\n").expect("is written anew");
+    scene.until_lines(3).await;
+    scene.engine.held.lock().expect("is whole").truncate(0);
+    let lost = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    until("it is counted", || lost(&scene.counters.lost_bytes) > 0).await;
+    assert_eq!((lost(&scene.counters.lost_bytes), lost(&scene.counters.lost_files)), (18, 1));
+}
+
 /// Guarantee: bytes that are no text become a body of bytes with `nop`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bytes_stay_bytes() {

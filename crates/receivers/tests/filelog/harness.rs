@@ -31,8 +31,9 @@ pub(crate) struct Engine {
     /// Positions of requests that are not resolved.
     pub(crate) held: std::sync::Mutex<Vec<Position>>,
     pub(crate) holds: AtomicBool,
-    /// Requests are not admitted.
+    /// Requests are not admitted, after this many milliseconds.
     pub(crate) is_closed: AtomicBool,
+    pub(crate) refuses_after_ms: AtomicU64,
     pub(crate) refusals: AtomicU64,
     pub(crate) drops: AtomicU64,
     pub(crate) delays: AtomicU64,
@@ -155,7 +156,13 @@ impl IngressRoute for Door {
         bytes: usize,
         _: &'a ArrivedBody,
     ) -> BoxFuture<'a, Result<Permit, Refusal>> {
-        Box::pin(async move { self.admit_at_once(bytes) })
+        Box::pin(async move {
+            if self.0.is_closed.load(Ordering::SeqCst) {
+                let ms = self.0.refuses_after_ms.load(Ordering::SeqCst);
+                tokio::time::sleep(Duration::from_millis(ms)).await;
+            }
+            self.admit_at_once(bytes)
+        })
     }
 
     fn admit_at_once(&self, bytes: usize) -> Result<Permit, Refusal> {

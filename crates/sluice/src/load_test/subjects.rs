@@ -59,8 +59,7 @@ pub(super) struct SubjectArguments {
 
 fn help() -> String {
     format!(
-        "The subject: {}; may be given several times [default: sluice, for agents otelcol or \
-         fluent-bit]",
+        "The subject: {}; may be given several times [default: sluice, for metricagent otelcol]",
         BUILT_IN_NAMES.join(", ")
     )
 }
@@ -107,16 +106,25 @@ impl SubjectArguments {
     }
 }
 
-/// Sluice, or for targets that it cannot do the first installed subject of the Kyma load test.
+/// Sluice, or for a target that it cannot do that of the Kyma load test.
 fn default_subject(target: Target) -> Result<Definition> {
-    let names: &[_] = match target {
-        Target::Traces | Target::Metrics | Target::LogsOtel => &[OURS],
-        Target::MetricAgent | Target::LogAgent => &["otelcol"],
-        Target::LogsFluentBit => &["fluent-bit", "otelcol"],
-    };
-    let definitions = names.iter().map(|name| Definition::built_in(name));
-    let mut able = definitions.collect::<Result<Vec<_>, _>>()?;
-    able.retain(|one| one.targets().contains(&target));
-    let installed = able.iter().position(Definition::is_installed);
-    Ok(able.swap_remove(installed.unwrap_or(0)))
+    let ours = Definition::built_in(OURS)?;
+    if ours.targets().contains(&target) { Ok(ours) } else { Definition::built_in("otelcol") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Guarantee: what Sluice can do is tested with Sluice if no subject is named.
+    #[test]
+    fn the_subject_is_sluice_unless_it_cannot_do_the_target() {
+        let name = |target| default_subject(target).expect("a subject").name;
+        for target in [Target::Traces, Target::Metrics, Target::LogsOtel] {
+            assert_eq!(name(target), OURS);
+        }
+        assert_eq!([Target::LogAgent, Target::LogsFluentBit].map(name), [OURS, OURS]);
+        let of_metrics = Definition::built_in(&name(Target::MetricAgent)).expect("a subject");
+        assert!(of_metrics.targets().contains(&Target::MetricAgent));
+    }
 }

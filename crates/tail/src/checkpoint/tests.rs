@@ -28,6 +28,7 @@ fn known() -> impl Strategy<Value = Known> {
             head: Head { len, hash },
             mark: Mark { offset, records: offset / 2, lead, is_within },
             sent,
+            unread: lead % 3,
         },
     )
 }

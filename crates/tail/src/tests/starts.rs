@@ -16,6 +16,7 @@ fn gone(count: u64) -> Vec<Known> {
         head: Head { len: 5, hash: number },
         mark: Mark { offset: 5, ..Mark::default() },
         sent: Vec::new(),
+        unread: 0,
     };
     (0..count).map(known).collect()
 }

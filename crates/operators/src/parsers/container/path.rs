@@ -13,7 +13,7 @@ pub(in crate::parsers) struct Pod {
 
 impl Pod {
     /// `…/NAMESPACE_POD_UID/CONTAINER/RESTARTS.log`, where separators may be backslashes, and a
-    /// rotated file has its time behind: `.20250219-233547`.
+    /// rotated file has its time behind, `.20250219-233547`, and `.gz` if it is compressed.
     ///
     /// # Errors
     /// The path has another form.
@@ -60,7 +60,10 @@ fn names(path: &str) -> Option<[&str; 5]> {
     parts.next()?;
     let (restarts, rotation) = file.split_once(".log")?;
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let is_rotation = rotation.strip_prefix('.').and_then(|time| time.split_once('-'));
+    let is_rotation = rotation.strip_prefix('.').and_then(|time| {
+        // Unlike in the Collector: a receiver may read files that the kubelet has compressed.
+        time.strip_suffix(".gz").unwrap_or(time).split_once('-')
+    });
     let is_rotation = is_rotation.is_some_and(|(date, time)| {
         (date.len(), time.len()) == (8, 6) && digits(date) && digits(time)
     });

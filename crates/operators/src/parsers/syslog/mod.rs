@@ -76,7 +76,8 @@ fn read_syslog(fields: &mut Fields<'_>) -> Option<SyslogParser> {
     let counts_octets = fields.boolean("enable_octet_counting", false, doc);
     let doc = "With `enable_octet_counting`: the longest message, in bytes. 0: 8192.";
     let max_octets = fields.integer("max_octets", 0_usize, 0..=1 << 30, doc);
-    let doc = "A message may come without its priority; then there is no severity.";
+    let doc = "A message may come without its priority; then there is no severity. Not with \
+               `enable_octet_counting`.";
     let may_lack_priority = fields.boolean("allow_skip_pri_header", false, doc);
     let trailers = [("LF", b'\n'), ("NUL", 0)];
     let doc = "For `rfc5424`: the character behind each message (RFC 6587).";
@@ -84,6 +85,10 @@ fn read_syslog(fields: &mut Fields<'_>) -> Option<SyslogParser> {
     let trailer = fields.optional_choice(key, &trailers, doc);
     if !fields.is_given("protocol") {
         fields.error_missing("protocol");
+    }
+    if may_lack_priority && counts_octets {
+        let why = "has no effect: with `enable_octet_counting` each message needs its priority";
+        fields.warn_at("allow_skip_pri_header", why);
     }
     if trailer.is_some() && counts_octets {
         fields.error_at(key, "and `enable_octet_counting` cannot be given both");

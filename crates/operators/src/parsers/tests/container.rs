@@ -107,7 +107,8 @@ fn lines_of_crio_and_containerd_are_parsed() {
 fn names_come_from_the_path_of_the_file() {
     let windows = PATH.replace('/', "\\");
     let rotated = format!("{PATH}.20250219-233547");
-    for path in [PATH, &windows, &rotated] {
+    let compressed = format!("{rotated}.gz");
+    for path in [PATH, &windows, &rotated, &compressed] {
         let found = processed("", vec![line(DOCKER, Some(path))]).unwrap();
         let expected = map([
             ("k8s.container.name", text("kube-scheduler44")),
@@ -147,6 +148,8 @@ fn paths_of_another_form_are_refused() {
         "/_b_c/d/1.log",
         "/a_b_c//1.log",
         "/a_b_c/d/1.log.2025-1",
+        "/a_b_c/d/1.log.20250219-233547.gz.gz",
+        "/a_b_c/d/1.log.20250219-233547.tmp",
     ] {
         let error = processed("", vec![line(DOCKER, Some(path))]).unwrap_err();
         assert!(error.contains("is no path of a container's log"), "{path}: {error}");

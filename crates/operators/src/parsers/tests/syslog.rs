@@ -2,7 +2,8 @@
 
 use sluice_otlp::AnyValue;
 
-use super::{NOW_NS, applied, built, map, sorted, text};
+use super::{NOW_NS, applied, built, map, read_text, reader, sorted, text};
+use crate::operator::Read;
 use crate::parsers::time::rfc3339;
 use crate::record::Record;
 
@@ -223,6 +224,20 @@ fn embedded_sections_come_first() {
     let body = "<34>1 2015-08-05T21:58:59Z - - - - - 2026-01-01";
     assert_eq!(syslog(options, body).unwrap().time_ns, rfc3339("2026-01-01T00:00:00Z"));
     assert!(rfc3339("2026-01-01T00:00:00Z") < Some(NOW_NS));
+}
+
+#[test]
+fn a_priority_that_may_lack_without_effect_is_warned_of() {
+    let Read::Transform(read) = reader("syslog_parser") else { panic!("it is a stage") };
+    let said = |options: &str| {
+        let options = format!("protocol: rfc5424\nallow_skip_pri_header: {options}");
+        let (parser, diagnostics) = read_text("operators[0]", &options, read);
+        assert!(parser.is_some() && !diagnostics.has_errors());
+        diagnostics.render(false)
+    };
+    let warning = "`operators[0].allow_skip_pri_header` has no effect";
+    assert!(said("true\nenable_octet_counting: true").contains(warning));
+    assert_eq!((said("true"), said("false\nenable_octet_counting: true")), Default::default());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sluice_flow::source::{ArrivedBody, IngressRoute, Permit, Position, Refusal};
+use sluice_flow::source::{IngressRoute, Permit, Position, Refusal};
 use sluice_otlp::Signal;
 use sluice_tail::{FileId, Mark, Tail};
 
@@ -79,10 +79,10 @@ impl Reader {
         let Some(operators) = self.lines.operators() else { return };
         let (now, bytes) = operators.due();
         let Some(route) = self.ingress.route(Signal::Logs).filter(|_| bytes > 0) else { return };
-        let mut admitted = self.admit_held(&*route, bytes + REQUEST_BYTES).await;
+        let mut admitted = self.admitted(&*route, bytes + REQUEST_BYTES).await;
         // Together they are too large for ever: they are submitted in parts.
         if admitted.as_ref().is_err_and(|refusal| final_reason(refusal).is_some()) {
-            admitted = self.admit_held(&*route, REQUEST_BYTES).await;
+            admitted = self.admitted(&*route, REQUEST_BYTES).await;
         }
         let result = match admitted {
             Ok(permit) => self.submit_due(&route, permit, now).await,
@@ -109,21 +109,6 @@ impl Reader {
             Counters::add(&self.counters.refused_requests, 1);
         }
         result.map(|_| ())
-    }
-
-    pub(super) async fn admit_held(
-        &self,
-        route: &dyn IngressRoute,
-        bytes: usize,
-    ) -> Result<Permit, Refusal> {
-        let arrived = ArrivedBody::default();
-        tokio::select! {
-            admitted = route.admit(bytes, &arrived) => admitted,
-            () = self.stop.cancelled() => {
-                let reason = "the receiver ends".to_owned();
-                Err(Refusal::Retry { delay: Duration::ZERO, reason })
-            }
-        }
     }
 
     /// Lets go all that operators hold, if there is room for it at once; otherwise it is read again

@@ -58,7 +58,7 @@ impl Reader {
                 while let Some(part) = parts.next() {
                     let part = part.map_err(unreadable)?;
                     let (bytes, items) = (part.bytes(), part.sizes.items);
-                    let permit = self.admit_held(&**route, bytes.len()).await;
+                    let permit = self.admitted(&**route, bytes.len()).await;
                     let request = Self::request(&bytes, items, &positions);
                     match self.submit_whole(route, request, &positions, permit)? {
                         Submitted::Accepted(receipt) => {
