@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::net::UdpSocket;
 use tokio::time::{sleep, timeout};
@@ -130,8 +130,10 @@ async fn many_records_of_a_datagram_take_no_longer() {
     let engine = Arc::new(Engine::default());
     let more = ", encoding: big5, multiline: {line_end_pattern: ';', omit_pattern: true}";
     let (_running, address) = start(&engine, read, &options(more)).await;
+    let began = Instant::now();
     send(address, &[&b"\xa4\xa4;".repeat(20_000)]).await;
     assert!(engine.wait_for(20_000).await.iter().all(|body| body == "中"));
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
 }
 
 /// Scenario: the receiver ends while the engine takes nothing, and the engine is closed then.
