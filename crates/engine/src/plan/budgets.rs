@@ -45,8 +45,7 @@ const CONNECTIONS_MAX_BYTES: u64 = 256 * MIB;
 /// Memory that allocations cost beyond their size (size classes, fragmentation), in percent of it.
 const ALLOCATOR_OVERHEAD_PERCENT: u64 = 20;
 
-/// The memory for payloads beyond `KEPT_FROM_BYTES`, divided by this, is for what receivers keep, if
-/// there are such.
+/// The memory for payloads beyond these bytes, divided by the part, is for what receivers keep.
 const KEPT_PART: u64 = 4;
 const KEPT_FROM_BYTES: u64 = 8 * MIB;
 /// The memory for payloads divided by this is for sending.
