@@ -1,6 +1,7 @@
 //! Changes since a checkpoint was written.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use crate::checkpoint::{add_line, add_sent, add_sum, header};
@@ -76,9 +77,9 @@ impl Journal {
     pub fn sent(&mut self, tail: &Tail, id: FileId, sent: &Sent) -> Option<String> {
         let file = tail.files.get(&id).filter(|_| self.is_begun)?;
         let mut text = String::new();
-        if !self.written.contains_key(&id) {
+        if let Entry::Vacant(entry) = self.written.entry(id) {
             let mark = resolved_mark(file);
-            self.written.insert(id, hash_of(file, mark));
+            entry.insert(hash_of(file, mark));
             add_line(&mut text, id.0, Some(&file.known_at(mark)));
         }
         add_sent(&mut text, id.0, sent);

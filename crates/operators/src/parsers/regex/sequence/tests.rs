@@ -13,15 +13,17 @@ fn sequence(expression: &str) -> Option<Sequence> {
     Sequence::of(regex(expression).as_str())
 }
 
+type Places = Vec<Option<(usize, usize)>>;
+
 /// Places of the groups by the general engine.
-fn expected(expression: &str, text: &str) -> Option<Vec<Option<(usize, usize)>>> {
+fn expected(expression: &str, text: &str) -> Option<Places> {
     let regex = regex(expression);
     let captures = regex.captures(text)?;
     Some(captures.iter().map(|group| group.map(|it| (it.start(), it.end()))).collect())
 }
 
 /// The same by the sequence. `Err`: too many trials.
-fn found(expression: &str, text: &str) -> Result<Option<Vec<Option<(usize, usize)>>>, ()> {
+fn found(expression: &str, text: &str) -> Result<Option<Places>, ()> {
     let groups = regex(expression).captures_len();
     let sequence = sequence(expression).unwrap_or_else(|| panic!("{expression} is none"));
     let mut slots = vec![Some(7); groups * 2];
