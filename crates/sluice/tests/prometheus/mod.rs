@@ -1,5 +1,7 @@
 //! A real Prometheus that scrapes gateways. It ends when dropped.
 
+#![allow(dead_code, reason = "each test file uses a part of this")]
+
 use std::fs;
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
