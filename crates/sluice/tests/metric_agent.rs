@@ -84,12 +84,15 @@ async fn a_real_target_is_scraped() {
     let is_up = eventually(ARRIVES_WITHIN, async || last("up") == Some(Some(1.0))).await;
     assert!(is_up, "{:?}\n{}", numbers(&backend), gateway.output());
 
+    // The target counts the requests of the scrapes before.
+    let requests = || last("prometheus_http_request_duration_seconds_count").flatten();
+    let has_requests = async || requests().is_some_and(|requests| requests >= 1.0);
+    assert!(eventually(ARRIVES_WITHIN, has_requests).await, "{:?}", numbers(&backend));
+
     let (_, page) = get(target.addr, "/metrics").await.expect("a page");
     for name in ["prometheus_tsdb_blocks_loaded", "process_max_fds", "process_start_time_seconds"] {
         assert_eq!(last(name), Some(Some(on_page(&page, name))), "{name}");
     }
-    let requests = last("prometheus_http_request_duration_seconds_count").flatten();
-    assert!(requests.is_some_and(|requests| requests >= 1.0), "{requests:?}");
     let samples = last("scrape_samples_scraped").flatten().expect("is reported");
     let lines = page.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).count();
     assert!((samples - lines as f64).abs() < 50.0, "{samples} samples, {lines} lines");
