@@ -1,8 +1,8 @@
 //! Operators that a compiled chain may have: what it has to know of each.
 
-use crate::parsers::Groups;
+use std::borrow::Cow;
 
-use crate::parsers::{Severity, Time};
+use crate::parsers::{Groups, Numbers, Token};
 
 pub(crate) enum Step {
     Container {
@@ -26,9 +26,17 @@ pub(crate) enum Step {
 /// What is taken from parsed attributes, each with the name of the attribute.
 #[derive(Default)]
 pub(crate) struct Sections {
-    pub time: Option<(String, Time)>,
-    pub severity: Option<(String, Severity)>,
+    pub time: Option<(String, TimeOf)>,
+    pub severity: Option<(String, SeverityOf)>,
 }
+
+/// The time of a record that was observed at this time and has this value. Nothing if the value is
+/// no time.
+pub(crate) type TimeOf = Box<dyn Fn(&Token<'_>, i64) -> Option<i64> + Send + Sync>;
+
+/// The severity that a value means, and its text. Nothing if the value is none.
+pub(crate) type SeverityOf =
+    Box<dyn for<'v> Fn(&'v Token<'_>) -> Option<(u8, Cow<'v, str>)> + Send + Sync>;
 
 /// The format of a container runtime's lines.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,13 +44,4 @@ pub(crate) enum Format {
     Docker,
     Containerd,
     Crio,
-}
-
-/// Numbers in a JSON text.
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Numbers {
-    /// All numbers are doubles.
-    Doubles,
-    /// Whole numbers of 64 bits are integers.
-    Integers,
 }

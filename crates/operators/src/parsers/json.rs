@@ -6,8 +6,9 @@ use sluice_otlp::AnyValue;
 use super::json_text::Json;
 use super::parser::Parser;
 use crate::operator::Transform;
+use crate::parsers::Numbers;
 use crate::record::Record;
-use crate::step::{Numbers, Step};
+use crate::step::Step;
 
 #[derive(Clone)]
 struct JsonParser {

@@ -7,8 +7,8 @@ use super::json_text::Json;
 use super::parser::Parser;
 use super::values::{Map, keep_last};
 use crate::operator::Transform;
+use crate::parsers::Numbers;
 use crate::record::Record;
-use crate::step::Numbers;
 
 #[derive(Clone)]
 struct JsonArrayParser {

@@ -8,7 +8,6 @@ use sluice_otlp::AnyValue;
 use sluice_otlp::json::unescape;
 
 use super::values::{Budget, Map, keep_last};
-use crate::step::Numbers;
 
 /// Values nest this deep: as OTLP, with the request around them, they stay within its limit.
 const DEPTH_LIMIT: usize = 24;
@@ -21,9 +20,18 @@ pub(super) struct Json<'t> {
     budget: Budget,
 }
 
+/// Numbers in a JSON text.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Numbers {
+    /// All numbers are doubles.
+    Doubles,
+    /// Whole numbers of 64 bits are integers.
+    Integers,
+}
+
 /// A value, or the bracket with which one begins.
 #[derive(Clone)]
-pub(super) enum Token<'t> {
+pub(crate) enum Token<'t> {
     Null,
     Bool(bool),
     Int(i64),

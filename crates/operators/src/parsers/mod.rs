@@ -21,9 +21,8 @@ mod values;
 mod tests;
 
 pub(crate) use self::compiled::Compiled;
+pub(crate) use self::json_text::{Numbers, Token};
 pub(crate) use self::regex::Groups;
-pub(crate) use self::severity::Severity;
-pub(crate) use self::time::Time;
 use crate::operator::{Kind, Read};
 pub use syslog::Syslog;
 

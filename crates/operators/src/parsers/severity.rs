@@ -11,7 +11,7 @@ use super::values::{kind_of, read_source, shown, value_at};
 use crate::field::Field;
 use crate::operator::Transform;
 use crate::record::Record;
-use crate::step::{Sections, Step};
+use crate::step::{Sections, SeverityOf, Step};
 
 #[derive(Clone)]
 pub(crate) struct Severity {
@@ -92,14 +92,15 @@ impl Severity {
         Ok(())
     }
 
-    /// The attribute with the severity, if it is one, and this.
-    pub(super) fn section(&self) -> Option<(String, Severity)> {
-        Some((self.from.attribute()?.to_owned(), self.clone()))
+    /// The attribute with the severity, if it is one, and how its value is read.
+    pub(super) fn section(&self) -> Option<(String, SeverityOf)> {
+        let severity = self.clone();
+        Some((self.from.attribute()?.to_owned(), Box::new(move |value| severity.of(value))))
     }
 
     /// The severity and its text that a record has with this value in its field. Nothing if it has
     /// none.
-    pub(super) fn of<'v>(&self, value: &'v Token<'_>) -> Option<(u8, Cow<'v, str>)> {
+    fn of<'v>(&self, value: &'v Token<'_>) -> Option<(u8, Cow<'v, str>)> {
         let text = match value {
             Token::Text(text) => Cow::Borrowed(&**text),
             Token::Int(number) => Cow::Owned(number.to_string()),

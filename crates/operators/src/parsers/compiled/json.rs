@@ -7,8 +7,8 @@ use sluice_otlp::wire::{varint_len, write_len_field, write_varint};
 
 use super::{Taken, Wanted};
 use crate::encode::{close, open};
+use crate::parsers::Numbers;
 use crate::parsers::json_text::{Json, Token};
-use crate::step::Numbers;
 
 /// Members of an object whose keys are compared with each other. An object with more is left to the
 /// operators.

@@ -22,7 +22,8 @@ use super::json_text::Token;
 use super::regex::Groups;
 use super::values::Map;
 use crate::encode::{Encoder, Place, TextRecord, encode_attributes};
-use crate::step::{Format, Numbers, Sections, Step};
+use crate::parsers::Numbers;
+use crate::step::{Format, Sections, Step};
 
 pub(crate) struct Compiled {
     container: Option<Container>,
@@ -183,11 +184,11 @@ impl Sections {
         observed_ns: i64,
     ) -> Option<(Option<i64>, Level<'v>)> {
         let time_ns = match &self.time {
-            Some((_, reader)) => Some(reader.of(time.as_ref()?, observed_ns)?),
+            Some((_, reader)) => Some(reader(time.as_ref()?, observed_ns)?),
             None => None,
         };
         let severity = match &self.severity {
-            Some((_, reader)) => reader.of(severity.as_ref()?)?,
+            Some((_, reader)) => reader(severity.as_ref()?)?,
             None => (0, Cow::Borrowed("")),
         };
         Some((time_ns, severity))

@@ -5,10 +5,11 @@ use std::mem;
 
 use sluice_otlp::AnyValue;
 
+use crate::parsers::Numbers;
 use crate::parsers::json_text::{Json, Token};
 use crate::parsers::time::rfc3339;
 use crate::parsers::values::{Map, excerpt};
-use crate::step::{Format, Numbers};
+use crate::step::Format;
 
 #[derive(Debug)]
 pub(in crate::parsers) struct Line<'t> {

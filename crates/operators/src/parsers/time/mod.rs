@@ -15,7 +15,7 @@ use super::values::{excerpt, kind_of, read_source, shown, text_at, value_at};
 use crate::field::Field;
 use crate::operator::Transform;
 use crate::record::Record;
-use crate::step::{Sections, Step};
+use crate::step::{Sections, Step, TimeOf};
 
 #[derive(Clone)]
 pub(crate) struct Time {
@@ -129,13 +129,15 @@ impl Time {
         }
     }
 
-    /// The attribute with the time, if it is one, and this.
-    pub(super) fn section(&self) -> Option<(String, Time)> {
-        Some((self.from.attribute()?.to_owned(), self.clone()))
+    /// The attribute with the time, if it is one, and how its value is read.
+    pub(super) fn section(&self) -> Option<(String, TimeOf)> {
+        let time = self.clone();
+        let of = move |value: &Token<'_>, observed_ns| time.of(value, observed_ns);
+        Some((self.from.attribute()?.to_owned(), Box::new(of)))
     }
 
     /// The time that the field of a record has with this value. Nothing if it has none.
-    pub(super) fn of(&self, value: &Token<'_>, observed_ns: i64) -> Option<i64> {
+    fn of(&self, value: &Token<'_>, observed_ns: i64) -> Option<i64> {
         match (&self.format, value) {
             (Format::Layout(layout), Token::Text(text)) => layout.read(text, observed_ns).ok(),
             (Format::Epoch(unit), Token::Text(text)) => unit.read_text(text),
