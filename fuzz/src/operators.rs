@@ -81,8 +81,8 @@ fn record(body: AnyValue, start: usize, end: usize) -> Record {
     Record::new(body, 1, Origin { stream: 1, range })
 }
 
-/// The records that come out of a chain make a valid request, which is the same if lines are written
-/// straight where they can be; a parser that fails changes nothing; and nothing stays behind.
+/// The records that come out of a chain make a valid request. It is the same if lines are written
+/// straight, where they can be. A parser that fails changes nothing, and nothing stays behind.
 pub fn check_operators(data: &[u8]) {
     let Some((&first, lines)) = data.split_first() else { return };
     let number = usize::from(first) % chains().len();

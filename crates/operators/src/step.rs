@@ -19,11 +19,11 @@ pub(crate) enum Step {
         groups: Vec<(usize, String)>,
         sections: Sections,
     },
-    /// What a parser of its own takes from parsed attributes.
+    /// Fields that a parser of its own takes from parsed attributes.
     Sections(Sections),
 }
 
-/// What is taken from parsed attributes, each with the name of the attribute.
+/// Fields of a record that are taken from parsed attributes, each with the name of the attribute.
 #[derive(Default)]
 pub(crate) struct Sections {
     pub time: Option<(String, TimeOf)>,

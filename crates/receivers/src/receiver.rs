@@ -114,7 +114,7 @@ pub trait ReceiverConfig: Send + Sync {
 }
 
 /// Input of [`ReceiverConfig::bind`] beside the receiver's options.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct BindContext<'a> {
     /// The component's name, under which it stores its files: `otlp/in`.
     pub id: &'a str,

@@ -153,7 +153,7 @@ impl Scraper {
         self.write()
     }
 
-    /// Changes [`Limits::memory_bytes`] for the pages to come.
+    /// Changes `memory_bytes` of the limits for the pages to come.
     pub fn set_memory_limit(&mut self, bytes: usize) {
         self.target.limits.memory_bytes = bytes;
     }

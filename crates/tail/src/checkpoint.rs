@@ -176,12 +176,12 @@ pub struct Checkpoint {
     _lock: File,
 }
 
-/// What is appended to.
+/// The file that is appended to.
 #[derive(Debug, Default)]
 struct Growing {
     /// `None`: this process has not written it as a whole, or the end of it may be torn.
     file: Option<File>,
-    /// What was appended since the text was made that is being written as a whole.
+    /// The text that was appended since that was made which is being written as a whole.
     since: Option<String>,
 }
 
@@ -257,8 +257,8 @@ impl Checkpoint {
         }
     }
 
-    /// Whether a text can be appended: not before a whole checkpoint of this process is written, and
-    /// not behind what may be torn.
+    /// Whether a text can be appended: not before this process has written a whole checkpoint, and
+    /// not behind an end that may be torn.
     pub fn can_append(&self) -> bool {
         self.growing().file.is_some()
     }

@@ -152,10 +152,10 @@ impl Tail {
         self.sum = sum.and_then(|(sum, offset)| sum.reach(&self.window, offset));
     }
 
-    /// The name for the range that has just ended, of which this many items are made; true if it is
-    /// a new one: then it has to be noted before it is sent. The name that the range had when it was
-    /// sent before, if its bytes, items and seed are the same. `None`: no sum was asked for, or
-    /// there is none.
+    /// The name for the range that has just ended, of which this many items are made. It is the one
+    /// that the range was sent with before, if its bytes, items and seed are the same. Otherwise it
+    /// is new (true), and has to be noted before it is sent. `None`: no sum was asked for, or there
+    /// is none.
     pub fn name(&mut self, id: FileId, range: &Range<u64>, items: u32) -> Option<(Sent, bool)> {
         let (start, end) = (range.start, range.end);
         let sum = self.sum.take()?.of(start, end, items)?;

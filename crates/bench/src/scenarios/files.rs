@@ -27,9 +27,20 @@ const BYTES_BAR: f64 = 1e9;
 
 const CRI: &str = "2026-04-13T07:59:37.505201169Z stdout F ";
 /// Ten fields.
-const JSON_BODY: &str = r#"{"ts":"2026-04-13T07:59:37.505Z","level":"info","logger":"http.access","msg":"request handled","method":"GET","path":"/api/v1/orders/12345","status":200,"duration_ms":12.75,"user_agent":"Mozilla/5.0 (X11; Linux x86_64)","trace_id":"4bf92f3577b34da6a3ce929d0e0e4736"}"#;
-const ACCESS: &str = r#"10.1.2.3 - alice [13/Apr/2026:07:59:37 +0000] "GET /api/v1/orders/12345 HTTP/1.1" 200 5316 "https://example.com/start" "Mozilla/5.0 (X11; Linux x86_64)""#;
-const ACCESS_REGEX: &str = r#"^(?P<host>[^ ]*) [^ ]* (?P<user>[^ ]*) \[(?P<at>[^\]]*)\] "(?P<method>\S+) (?P<path>[^ ]*) \S*" (?P<code>\d+) (?P<size>\d+) "(?P<from>[^"]*)" "(?P<agent>[^"]*)"$"#;
+const JSON_BODY: &str = concat!(
+    r#"{"ts":"2026-04-13T07:59:37.505Z","level":"info","logger":"http.access","#,
+    r#""msg":"request handled","method":"GET","path":"/api/v1/orders/12345","status":200,"#,
+    r#""duration_ms":12.75,"user_agent":"Mozilla/5.0 (X11; Linux x86_64)","#,
+    r#""trace_id":"4bf92f3577b34da6a3ce929d0e0e4736"}"#,
+);
+const ACCESS: &str = concat!(
+    r#"10.1.2.3 - alice [13/Apr/2026:07:59:37 +0000] "GET /api/v1/orders/12345 HTTP/1.1" "#,
+    r#"200 5316 "https://example.com/start" "Mozilla/5.0 (X11; Linux x86_64)""#,
+);
+const ACCESS_REGEX: &str = concat!(
+    r#"^(?P<host>[^ ]*) [^ ]* (?P<user>[^ ]*) \[(?P<at>[^\]]*)\] "(?P<method>\S+) "#,
+    r#"(?P<path>[^ ]*) \S*" (?P<code>\d+) (?P<size>\d+) "(?P<from>[^"]*)" "(?P<agent>[^"]*)"$"#,
+);
 /// The kubelet's path of a container's log, from which the container operator takes names.
 const POD: &str = "shop_checkout-7d9f_0a1b2c3d-0000-4111-8222-333344445555";
 
@@ -114,7 +125,7 @@ fn operators(case: &str) -> serde_json::Value {
     }
 }
 
-/// What the gateway's configuration lacks: the receiver. JSON is YAML. `$` stands for itself.
+/// The receiver, which the gateway's configuration lacks. JSON is YAML. `$` stands for itself.
 pub(super) fn receiver_config(include: &Path, operators: serde_json::Value) -> String {
     let receiver = json!({
         "include": [include],

@@ -227,15 +227,7 @@ pub(crate) async fn start(
         counters: None,
         streams: Streams::default(),
     };
-    let bound = config
-        .bind(BindContext {
-            id: "it",
-            held: &[],
-            checkpoint: None,
-            memory_bytes: 0,
-            fingerprint: 0,
-        })
-        .await;
+    let bound = config.bind(BindContext { id: "it", ..BindContext::default() }).await;
     let running = bound.unwrap_or_else(|error| panic!("{error}")).serve(context);
     let address = running.addresses()[0].1.parse().expect("is an address");
     (running, address)

@@ -276,8 +276,8 @@ impl Scene {
         let mut hasher = DefaultHasher::new();
         self.options.hash(&mut hasher);
         let (checkpoint, fingerprint) = (Some(checkpoint.as_path()), hasher.finish());
-        let (id, held) = ("filelog", &[][..]);
-        let bind = BindContext { id, held, checkpoint, memory_bytes: 0, fingerprint };
+        let id = "filelog";
+        let bind = BindContext { id, checkpoint, fingerprint, ..BindContext::default() };
         self.running = Some(config.bind(bind).await.expect("binds").serve(context));
     }
 

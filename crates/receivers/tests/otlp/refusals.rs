@@ -514,13 +514,7 @@ async fn a_port_that_is_taken_is_named() {
     let text = format!("protocols: {{http: {{endpoint: '{}'}}}}", receiver.http);
     let config = config(&text);
     let error = config
-        .bind(BindContext {
-            id: "otlp",
-            held: &[],
-            checkpoint: None,
-            memory_bytes: 0,
-            fingerprint: 0,
-        })
+        .bind(BindContext { id: "otlp", ..BindContext::default() })
         .await
         .err()
         .expect("cannot start");

@@ -260,13 +260,7 @@ impl Receiver {
             user_agent: "sluice/test",
             streams: Streams::default(),
         };
-        let bind = BindContext {
-            id: "otlp",
-            held: &[],
-            checkpoint: None,
-            memory_bytes: 0,
-            fingerprint: 0,
-        };
+        let bind = BindContext { id: "otlp", ..BindContext::default() };
         let serve = async move { config.bind(bind).await.expect("binds").serve(context) };
         let running = runtime.run(serve).await;
         let none = SocketAddr::from(([127, 0, 0, 1], 1));
@@ -598,6 +592,6 @@ pub(crate) fn parse(answer: &[u8]) -> (u16, String, Vec<u8>) {
         return (0, String::new(), answer.to_vec());
     };
     let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
-    let code = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
-    (code, head, answer[end + 4..].to_vec())
+    let code = head.split(' ').nth(1).and_then(|code| code.parse().ok());
+    (code.unwrap_or(0), head, answer[end + 4..].to_vec())
 }

@@ -58,8 +58,7 @@ async fn serve(
         user_agent: "sluice/test",
         streams: Streams::default(),
     };
-    let bind =
-        BindContext { id: "prometheus", held: &[], checkpoint: None, memory_bytes, fingerprint: 0 };
+    let bind = BindContext { id: "prometheus", memory_bytes, ..BindContext::default() };
     config.bind(bind).await.expect("binds").serve(context)
 }
 

@@ -6,7 +6,7 @@ use super::*;
 
 const SEED: u64 = 5;
 
-/// What a name stands for: the file's content, a place in it, and the lines from there.
+/// The meaning of a name: the file's content, a place in it, and the lines from there.
 type Range = (u64, Vec<String>);
 
 /// Reads ranges and gives them names, as a receiver does.
@@ -73,9 +73,9 @@ fn scene() -> (Scene, Names) {
     (Scene::new("*", |_| ()), Names::default())
 }
 
-/// Scenario: lines come a few at a time, with empty ones between, are sent and not resolved when the
-/// process is killed. Guarantee: read again, together with all that came since, they have the names
-/// that they had, and what is new has others.
+/// Scenario: lines come a few at a time, with empty ones between, are sent and not resolved when
+/// the process is killed. Guarantee: read again, together with all that came since, they have the
+/// names that they had, and what is new has others.
 #[test]
 fn ranges_that_are_read_again_have_their_names() {
     let (mut scene, mut names) = scene();
@@ -98,7 +98,7 @@ fn ranges_that_are_read_again_have_their_names() {
     }
 }
 
-/// Scenario: a file is written anew while nobody looks, as long as before and with the same first
+/// Scenario: a file is written anew between two looks, as long as before and with the same first
 /// and last lines. Guarantee: what differs has new names.
 #[test]
 fn a_range_with_other_bytes_has_another_name() {
@@ -166,9 +166,9 @@ fn a_range_that_is_cut_otherwise_has_another_name() {
     assert!(again.iter().all(|(_, is_new)| !is_new), "it is cut as the last time: {again:?}");
 }
 
-/// Scenario: at random files grow, are rotated, truncated and written anew, ranges are resolved, and
-/// the process is killed, with its last checkpoint or an older one. Guarantee: a name stands for the
-/// same lines for ever.
+/// Scenario: at random files grow, are rotated, truncated and written anew, ranges are resolved,
+/// and the process is killed, with its last checkpoint or an older one. Guarantee: a name stands
+/// for the same lines for ever.
 #[test]
 fn a_name_stands_for_the_same_lines_whatever_happens() {
     let mut random = fastrand::Rng::with_seed(3);
@@ -220,8 +220,8 @@ fn a_name_stands_for_the_same_lines_whatever_happens() {
     assert!(again > 500, "{again}: the test is about names that are given again");
 }
 
-/// Scenario: for hours ranges are sent and resolved. Guarantee: the checkpoint is written anew before
-/// it is long, and seldom.
+/// Scenario: for hours ranges are sent and resolved. Guarantee: the checkpoint is written anew
+/// before it is long, and seldom.
 #[test]
 fn ranges_that_are_sent_do_not_make_a_checkpoint_long() {
     let (mut scene, mut names) = scene();

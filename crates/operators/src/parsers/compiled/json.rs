@@ -19,8 +19,8 @@ const ATTRIBUTES: u8 = 6;
 const KEY_VALUES: u8 = 1;
 
 /// Writes the members of the object that the text is, and returns those that are wanted. Nothing if
-/// the text is none, or one that the operators read: with a key twice, a key that is `known`, or one
-/// with escapes. What was written then has no meaning.
+/// the text is none, or if the operators have to read it: a key is there twice, is `known`, or has
+/// escapes. The bytes that were written then have no meaning.
 pub(super) fn write<'t>(
     text: &'t str,
     numbers: Numbers,

@@ -28,7 +28,7 @@ use crate::step::{Format, Sections, Step};
 pub(crate) struct Compiled {
     container: Option<Container>,
     parser: Option<Parser>,
-    /// What is taken from parsed attributes.
+    /// Fields of the record that are taken from parsed attributes.
     sections: Sections,
     /// Of the lines that come now; nothing if they are left to the operators.
     source: Option<Source>,

@@ -51,10 +51,9 @@ fn take(
     count
 }
 
-/// Scenario: records of many sources are held for long, each made of lines of many ranges, and
-/// their requests are resolved in any order. Guarantee: few positions, whatever the number of
-/// records and ranges; the checkpoint passes no line before its record is resolved, follows the
-/// reading, and passes all lines in the end.
+/// Scenario: records of many sources are held for long, each of many ranges, and requests are
+/// resolved in any order. Guarantee: positions are few; the checkpoint passes no line before its
+/// record is resolved, and passes all lines in the end.
 #[test]
 fn positions_are_few_and_pass_no_record_that_is_under_way() {
     const LINES: u64 = 3000;

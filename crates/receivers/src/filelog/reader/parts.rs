@@ -14,7 +14,7 @@ use sluice_tail::FileId;
 use super::{Counters, Reader, final_reason, submit};
 use crate::filelog::operators::Left;
 
-/// What became of a request.
+/// The outcome of a request.
 pub(super) enum Submitted {
     Accepted(Receipt),
     /// It has one record, and is refused for good, for this reason.

@@ -265,15 +265,7 @@ async fn start(intake: &Arc<Intake>, options: &str) -> (Box<dyn StartedReceiver>
         counters: None,
         streams: Streams::default(),
     };
-    let bound = config
-        .bind(BindContext {
-            id: "fluentforward",
-            held: &[],
-            checkpoint: None,
-            memory_bytes: 0,
-            fingerprint: 0,
-        })
-        .await;
+    let bound = config.bind(BindContext { id: "fluentforward", ..BindContext::default() }).await;
     let running = bound.unwrap_or_else(|error| panic!("{error}")).serve(context);
     let address = &running.addresses()[0].1;
     let stream = TcpStream::connect(address).await.expect("connects");

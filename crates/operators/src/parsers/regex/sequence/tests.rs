@@ -129,7 +129,8 @@ proptest! {
         if sequence(&expression).is_some() {
             for text in texts {
                 if let Ok(found) = found(&expression, &text) {
-                    prop_assert_eq!(found, expected(&expression, &text), "{} {:?}", expression, text);
+                    let expected = expected(&expression, &text);
+                    prop_assert_eq!(found, expected, "{} {:?}", expression, text);
                 }
             }
         }
