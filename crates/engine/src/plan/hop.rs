@@ -22,6 +22,9 @@ impl Plan {
         }
         let crash = match &self.disk {
             Some(_) => "also after kill -9 of this process",
+            None if delivery.is_read_again => {
+                "also after kill -9 of this process, but for records that operators held"
+            }
             None => "though kill -9 of this process loses data (memory only)",
         };
         let instance = match exporter.spreads_requests() {
@@ -66,6 +69,21 @@ mod tests {
         );
         let (plan, diagnostics) = crate::plan::load(&[format!("yaml:{text}")], &SystemEnvironment);
         plan.unwrap_or_else(|| panic!("{}", diagnostics.render(false))).describe()
+    }
+
+    /// Scenario: an agent reads files, with a checkpoint on disk and no directory. Guarantee: the
+    /// plan does not say that a crash loses data.
+    #[test]
+    fn lines_that_are_read_again_are_not_lost() {
+        let text = "receivers: {filelog: {include: [/x], storage: file_storage}}\n\
+             exporters: {otlp: {endpoint: 'x:1', idempotent: true}}\n\
+             extensions: {file_storage: {directory: /nonexistent, create_directory: true}}\n\
+             service: {extensions: [file_storage], \
+             pipelines: {logs: {receivers: [filelog], exporters: [otlp]}}}\n";
+        let (plan, said) = crate::plan::load(&[format!("yaml:{text}")], &SystemEnvironment);
+        let plan = plan.unwrap_or_else(|| panic!("{}", said.render(false))).describe();
+        let expected = "stores its data once, also after kill -9 of this process, but for records";
+        assert!(plan.contains(expected), "{plan}");
     }
 
     #[test]
