@@ -10,8 +10,9 @@
 //!
 //! One sender may send many items in a row that are all at fault. So during a run, parts go out in
 //! turn with single units from elsewhere: the newest that was read, and units from places that are
-//! spread over all that waits. With each refused item twice as much is read ahead for that, so that
-//! a long run is left behind after a few requests.
+//! spread over all that waits. If one of a part is taken, the rest of that part goes next: where one
+//! is good its neighbours mostly are. With each refused item twice as much is read ahead for that,
+//! so that a long run is left behind after a few requests.
 //!
 //! `docs/decisions/003-rejected-batches-are-searched-depth-first.md` has the measured effect.
 
@@ -75,6 +76,8 @@ pub(super) struct Bisection<L> {
     /// The last look was at the newest unit.
     was_newest: bool,
     has_just_looked: bool,
+    /// The start of the part of which a unit was taken by the backend.
+    good_part: Option<u128>,
     /// A unit that was sent to look elsewhere was refused and is searched for a single item.
     searches_look: bool,
     /// Number of searches so far.
@@ -94,6 +97,7 @@ impl<L> Default for Bisection<L> {
             places: 0,
             was_newest: false,
             has_just_looked: false,
+            good_part: None,
             searches_look: false,
             searches: 0,
         }
@@ -113,6 +117,13 @@ impl<L> Bisection<L> {
     /// The next part to send.
     pub(super) fn pop(&mut self) -> Option<Batch<L>> {
         self.has_just_looked = false;
+        if let Some(start) = self.good_part.take() {
+            let is_it = |part: &Batch<L>| part.place.is_some_and(|it| it.start == start);
+            let index = self.suspects.iter().position(is_it);
+            if let Some(part) = index.and_then(|index| self.suspects.remove(index)) {
+                return Some(part);
+            }
+        }
         self.suspects.pop_back()
     }
 
@@ -124,11 +135,13 @@ impl<L> Bisection<L> {
             is_here
         };
         let index = self.suspects.iter().position(has_it)?;
-        let taken = self.suspects[index].take_unit(before);
-        if self.suspects[index].units.is_empty() {
+        let part = &mut self.suspects[index];
+        let looked_at = part.place.map(|it| it.start);
+        let taken = part.take_unit(before)?;
+        if part.units.is_empty() {
             self.suspects.remove(index);
         }
-        taken
+        Some(Batch { looked_at, ..taken })
     }
 
     /// One unit from elsewhere, unsent or part of what is searched, if there is any.
@@ -142,10 +155,12 @@ impl<L> Bisection<L> {
         self.has_just_looked = true;
         unsent.close_all();
         self.was_newest = newest || !self.was_newest;
-        if self.was_newest
-            && let Some(newest) = unsent.pop_unit(1.0)
-        {
-            return Some(newest);
+        if self.was_newest {
+            let newest = |part: &Batch<L>| part.units.len().saturating_sub(1);
+            return unsent.pop_unit(1.0).or_else(|| {
+                let newest = self.suspects.front().map(newest)?;
+                self.pop_unit(newest)
+            });
         }
         // Of any number of such places, the largest gap is about twice the mean one.
         self.places = self.places.wrapping_add(1);
@@ -208,8 +223,10 @@ impl<L> Bisection<L> {
             && unsent + waiting + self.suspects.len() < AHEAD_MAX
     }
 
-    /// The backend took a request: the items that it refused are at fault.
-    pub(super) fn note_taken(&mut self) {
+    /// The backend took a request: the items that it refused are at fault. `looked_at`: the start
+    /// of the part that it was taken from, to look elsewhere.
+    pub(super) fn note_taken(&mut self, looked_at: Option<u128>) {
+        self.good_part = looked_at.or(self.good_part);
         self.taken_share.note(true);
         self.items_in_a_row = 0;
         self.looks_elsewhere = 0;

@@ -293,7 +293,7 @@ impl<L> Dispatcher<L> {
             }
             Outcome::Failed { reason } => return self.rejected(batch, Cause::Failed, reason, at),
         };
-        self.note_delivered(now);
+        self.note_delivered(batch.looked_at, now);
         Verdict::Delivered { units: batch.units, rejected_items, reason }
     }
 
@@ -334,9 +334,9 @@ impl<L> Dispatcher<L> {
         }
     }
 
-    fn note_delivered(&mut self, now: Instant) {
+    fn note_delivered(&mut self, looked_at: Option<u128>, now: Instant) {
         self.taken_share.note(true);
-        self.bisection.note_taken();
+        self.bisection.note_taken(looked_at);
         if self.state != State::Open {
             self.open(now);
         }

@@ -48,12 +48,23 @@ pub struct Batch<L> {
     first_attempt: Option<Instant>,
     /// Its place in the search for items at fault, if it is a part of that.
     place: Option<bisection::Place>,
+    /// The start of the part that it was taken from, to look elsewhere.
+    looked_at: Option<u128>,
 }
 
 impl<L> Batch<L> {
     fn new(units: Vec<Unit<L>>) -> Self {
         let (items, bytes) = sizes(&units);
-        Batch { units, items, bytes, packed: None, attempts: 0, first_attempt: None, place: None }
+        Batch {
+            units,
+            items,
+            bytes,
+            packed: None,
+            attempts: 0,
+            first_attempt: None,
+            place: None,
+            looked_at: None,
+        }
     }
 
     /// Takes one unit out, to be sent by itself. None if there is no such unit.

@@ -222,6 +222,24 @@ fn no_run_of_poison_keeps_good_items_waiting() {
     }
 }
 
+/// Scenario: a backlog of a run of poison with good data before and behind it. Guarantee: all good
+/// data goes out before the delivery can be held, also the few items that share a batch with poison.
+#[test]
+fn good_data_around_a_run_of_poison_is_found_by_its_neighbours() {
+    for batch in [1, 10, 100, 512, 2_048, 8_192] {
+        for (before, run, behind) in [(500, 1_000, 500), (0, 1_000, 3), (497, 3_000, 13)] {
+            let case = format!("{batch} a batch, {before} good, {run} bad, {behind} good");
+            let is_bad = |id: u64| (before..before + run).contains(&id);
+            let mut poisoned = Poisoned::new(before + run + behind, batch);
+            poisoned.run(Duration::from_secs(10), is_bad);
+            assert_eq!(poisoned.good, before + behind, "{case}");
+            if let Some((taken, _)) = poisoned.when_held {
+                assert_eq!(taken, before + behind, "{case}");
+            }
+        }
+    }
+}
+
 /// Scenario: good data is delivered, poison comes and stays the only data for minutes, then good
 /// data comes. Guarantee: it is found within seconds and goes out at the backend's pace.
 #[test]
