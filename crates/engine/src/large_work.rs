@@ -1,21 +1,94 @@
-//! Work on large requests, which takes milliseconds: it must not hold up what else the threads of
-//! the runtime serve.
+//! Work on large requests, which takes milliseconds and memory: it must not hold up what else the
+//! threads of the runtime serve, and waits its turn while there is no memory for it.
 
 use std::future::poll_fn;
+use std::sync::OnceLock;
 use std::task::Poll;
+use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use sluice_flow::source::is_large_work;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::block_in_place;
 
-/// Works on this much. If it is large, another thread runs the other tasks of this one meanwhile:
-/// handing them over takes some microseconds.
-pub(crate) fn work_on<R>(bytes: usize, items: usize, work: impl FnOnce() -> R) -> R {
-    // A runtime of one thread, as most tests have, has no other one.
-    let has_threads = |it: Handle| it.runtime_flavor() == RuntimeFlavor::MultiThread;
-    match is_large_work(bytes, items) && Handle::try_current().is_ok_and(has_threads) {
-        true => block_in_place(work),
-        false => work(),
+/// Returns the memory that work on large requests may take now, in bytes.
+type Room = dyn Fn() -> u64 + Send + Sync;
+
+/// While it waits, work looks at the room again after this time.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// Takes turns, first come first served, among all work on large requests of the process. As much
+/// as there is room for goes on at a time, one at least.
+#[derive(Default)]
+pub(crate) struct LargeWork {
+    turns: Mutex<Turns>,
+    ended: Condvar,
+    /// None: there is room for all.
+    room: OnceLock<Box<Room>>,
+}
+
+#[derive(Default)]
+struct Turns {
+    used_bytes: u64,
+    next_ticket: u64,
+    /// The ticket whose turn is next.
+    next_turn: u64,
+}
+
+/// Memory that work on a request takes beside it: it is inflated, and changed.
+fn needed_bytes(len_bytes: usize) -> u64 {
+    (len_bytes as u64).saturating_mul(3).saturating_add(1 << 20)
+}
+
+impl LargeWork {
+    /// Bounds the memory of all work. Once, at the start.
+    pub(crate) fn set_room(&self, room: impl Fn() -> u64 + Send + Sync + 'static) {
+        let _ = self.room.set(Box::new(room));
+    }
+
+    /// Works on this much. If it is large, another thread runs the other tasks of this one
+    /// meanwhile: handing them over takes some microseconds. Must not be called by `work`.
+    pub(crate) fn on<R>(&self, bytes: usize, items: usize, work: impl FnOnce() -> R) -> R {
+        // A runtime of one thread, as most tests have, has no other one.
+        let has_threads = |it: Handle| it.runtime_flavor() == RuntimeFlavor::MultiThread;
+        if !is_large_work(bytes, items) || !Handle::try_current().is_ok_and(has_threads) {
+            return work();
+        }
+        block_in_place(|| {
+            let _turn = self.wait(needed_bytes(bytes));
+            work()
+        })
+    }
+
+    fn wait(&self, bytes: u64) -> Turn<'_> {
+        let mut turns = self.turns.lock();
+        let ticket = turns.next_ticket;
+        turns.next_ticket += 1;
+        let room_bytes = || self.room.get().map_or(u64::MAX, |room| room());
+        while turns.next_turn != ticket
+            || turns.used_bytes > 0 && turns.used_bytes.saturating_add(bytes) > room_bytes()
+        {
+            // There may also be more room meanwhile.
+            self.ended.wait_for(&mut turns, LOOK_AGAIN);
+        }
+        turns.next_turn += 1;
+        turns.used_bytes = turns.used_bytes.saturating_add(bytes);
+        drop(turns);
+        self.ended.notify_all();
+        Turn { work: self, bytes }
+    }
+}
+
+/// Memory that is used until this is dropped.
+struct Turn<'a> {
+    work: &'a LargeWork,
+    bytes: u64,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.work.turns.lock().used_bytes -= self.bytes;
+        self.work.ended.notify_all();
     }
 }
 
@@ -36,7 +109,8 @@ pub(crate) async fn requeue() {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    use std::sync::{Arc, mpsc};
     use std::time::Duration;
 
     use super::*;
@@ -50,19 +124,52 @@ mod tests {
         let wait = move || heard.recv_timeout(Duration::from_secs(60));
         let large = tokio::spawn(async move {
             tokio::spawn(async move { say.send(()) });
-            work_on(0, LARGE_ITEMS, wait)
+            LargeWork::default().on(0, LARGE_ITEMS, wait)
         });
         assert_eq!(large.await.expect("ends"), Ok(()));
+    }
+
+    /// Scenario: many large requests at once, and one that is larger than all room. Guarantee: all
+    /// are worked on, none takes more than there is room for, unless it is alone.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+    async fn large_work_takes_turns_for_memory() {
+        const LEN_BYTES: usize = 2 << 20;
+        let needed_bytes = super::needed_bytes(LEN_BYTES);
+        let large = Arc::<LargeWork>::default();
+        large.set_room(move || 2 * needed_bytes);
+        let (at_once, most) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
+        let work = |len_bytes: usize| {
+            let (large, at_once, most) = (large.clone(), at_once.clone(), most.clone());
+            tokio::spawn(async move {
+                large.on(len_bytes, 1, || {
+                    let own = super::needed_bytes(len_bytes);
+                    let used = at_once.fetch_add(own, Relaxed) + own;
+                    most.fetch_max(used, Relaxed);
+                    std::thread::sleep(Duration::from_millis(2));
+                    at_once.fetch_sub(own, Relaxed);
+                });
+            })
+        };
+        for _ in 0..20 {
+            let all = [LEN_BYTES; 12].map(work);
+            for one in all {
+                one.await.expect("ends");
+            }
+        }
+        assert_eq!(most.swap(0, Relaxed), 2 * needed_bytes);
+        let all = [LEN_BYTES, 9 * LEN_BYTES, LEN_BYTES, 9 * LEN_BYTES].map(work);
+        for one in all {
+            one.await.expect("ends");
+        }
+        assert_eq!(most.load(Relaxed), super::needed_bytes(9 * LEN_BYTES), "it was alone");
     }
 
     /// Scenario: a task that requeues itself has neighbours that are always ready. Guarantee: it
     /// gets as many turns as each of them.
     #[tokio::test]
     async fn a_task_that_requeues_gets_its_turns_beside_busy_neighbours() {
-        use std::sync::Arc;
-        use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-        const TURNS: usize = 1000;
-        let turns = Arc::<AtomicUsize>::default();
+        const TURNS: u64 = 1000;
+        let turns = Arc::<AtomicU64>::default();
         let counted = turns.clone();
         let requeued = tokio::spawn(async move {
             loop {
@@ -84,6 +191,6 @@ mod tests {
 
     #[tokio::test]
     async fn a_runtime_of_one_thread_does_large_work_itself() {
-        assert_eq!(work_on(0, LARGE_ITEMS, || 7), 7);
+        assert_eq!(LargeWork::default().on(0, LARGE_ITEMS, || 7), 7);
     }
 }

@@ -4,7 +4,7 @@
 //! Freed memory wakes one request: `docs/decisions/015-freed-memory-wakes-one-request.md`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use sluice_flow::Refusal;
@@ -19,6 +19,10 @@ const SMALL_REQUEST_BYTES: usize = 256 << 10;
 /// For small requests, beside the limit: this part of it.
 pub(crate) const SMALL_REQUESTS_PART: usize = 8;
 
+/// Requests that can be woken one after the other because each of them found no room: one that
+/// does may wait behind them.
+const PASSES_MAX: u32 = 8;
+
 const SPENT: &str = "the memory for receiving is spent";
 
 #[derive(Debug)]
@@ -32,7 +36,14 @@ pub(crate) struct ReceivingBudget {
     /// When a request last found no memory.
     wanted: Stamp,
     /// Wakes requests that wait for memory, receiving's own or a delivery's, by signal.
-    freed: [Notify; 3],
+    freed: [Freed; 3],
+}
+
+#[derive(Debug, Default)]
+struct Freed {
+    wakes: Notify,
+    /// How often requests that were woken may pass that on.
+    passes_left: AtomicU32,
 }
 
 impl ReceivingBudget {
@@ -63,13 +74,25 @@ impl ReceivingBudget {
 
     /// Wakes a request of the signal that waits for memory.
     pub(crate) fn freed(&self, signal: Signal) -> &Notify {
-        &self.freed[signal as usize]
+        &self.freed[signal as usize].wakes
     }
 
     /// Lets one waiting request of the signal try again. It wakes the next if it gets in: waking
     /// all at once would cost more than the memory that came free is worth.
     pub(crate) fn note_freed(&self, signal: Signal) {
-        self.freed[signal as usize].notify_one();
+        let freed = &self.freed[signal as usize];
+        freed.passes_left.store(PASSES_MAX, Ordering::Relaxed);
+        freed.wakes.notify_one();
+    }
+
+    /// A request that was woken finds no room, and another one may: it tries next.
+    pub(crate) fn pass_on(&self, signal: Signal) {
+        let freed = &self.freed[signal as usize];
+        let one_less = |left: u32| left.checked_sub(1);
+        let passes_left = &freed.passes_left;
+        if passes_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
+            freed.wakes.notify_one();
+        }
     }
 
     /// As [`Self::note_freed`] for each signal: they share the pool.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use sluice_flow::source::is_large_work;
 use sluice_flow::{Metadata, Payload};
 use sluice_net::compress::decompress;
 use sluice_otlp::{Beyond, Encoding, Halving, Signal, SplitLimits, count};
@@ -92,10 +93,15 @@ const GROWTH_BYTES: usize = 1 << 20;
 /// The same for one item, which cannot be cut.
 const ITEM_GROWTH_BYTES: usize = 4 << 20;
 
-/// Memory that one step may take for a request of this size, for its changes and its result.
+/// Memory that one step may take for a request of this size, for its changes and its result. A
+/// large request that can be cut may grow less: [`crate::large_work`] counts with that.
 fn allowance(len_bytes: usize, items: u32) -> usize {
-    let growth_bytes = if items > 1 { GROWTH_BYTES } else { ITEM_GROWTH_BYTES };
-    len_bytes.saturating_mul(3).saturating_add(growth_bytes)
+    let (times, growth_bytes) = match items > 1 {
+        true if is_large_work(len_bytes, items as usize) => (2, GROWTH_BYTES),
+        true => (3, GROWTH_BYTES),
+        false => (3, ITEM_GROWTH_BYTES),
+    };
+    len_bytes.saturating_mul(times).saturating_add(growth_bytes)
 }
 
 /// Runs steps over an uncompressed request. With zero items there is nothing left to send.

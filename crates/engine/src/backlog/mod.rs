@@ -193,9 +193,9 @@ impl Backlog {
         connections.set_lender(move || backlog.upgrade().map_or(0, |it| it.lendable_bytes()));
     }
 
-    /// Bytes that connections may have borrowed now. With a directory the pool is the disk's, and
+    /// Free memory, of which connections and large work may take some for a time. With a directory the pool is the disk's, and
     /// there is no memory to lend.
-    fn lendable_bytes(&self) -> usize {
+    pub(crate) fn lendable_bytes(&self) -> usize {
         if self.disk.is_some() {
             return 0;
         }

@@ -14,7 +14,7 @@ use sluice_otlp::{Encoding, Malformed, PartRef, Parts, Signal, Sizes, SplitLimit
 use super::leased::{Fate, Leased};
 use super::naming::{Name, Names};
 use crate::entry::Entry;
-use crate::large_work::work_on;
+use crate::large_work::LargeWork;
 use crate::private_memory::{ChargedCopy, ChargedMemory, PrivateMemory};
 use crate::shared_work::Processed;
 use crate::steps::{self, Chain, Failure, Slices, Unprocessed, inflated};
@@ -120,6 +120,7 @@ pub(crate) struct Preparer {
     pub exporter: Arc<dyn Exporter>,
     /// Memory that units take beside their frames.
     pub memory: Arc<PrivateMemory>,
+    pub large_work: Arc<LargeWork>,
     /// Metadata by which units are told apart: for the exporter, and `batch.metadata_keys`.
     pub metadata_keys: Vec<String>,
     /// By receiver: the paths from it to this delivery (several where a connector joins pipelines).
@@ -164,7 +165,7 @@ impl Preparer {
         loop {
             if let Some((lease, parts)) = &mut feed.cutting {
                 let (bytes, items) = (bytes.min(limits.max_bytes), items.min(limits.max_items));
-                match work_on(bytes, items, || parts.next()) {
+                match self.large_work.on(bytes, items, || parts.next()) {
                     Some(Ok(part)) => {
                         let (lease, before) = (lease.clone(), feed.pass_items(part.sizes.items));
                         return Some(Ok(self.part(&lease, part, before)));
@@ -173,7 +174,7 @@ impl Preparer {
                     None => feed.cutting = None,
                 }
             }
-            match work_on(bytes, items, || self.next_cut(feed, limits)) {
+            match self.large_work.on(bytes, items, || self.next_cut(feed, limits)) {
                 Ok(None) => return None,
                 Ok(Some(Cut::Unit(unit))) => return Some(Ok(unit)),
                 Ok(Some(Cut::Parts(lease, parts))) => feed.cutting = Some((lease, parts)),
@@ -411,7 +412,7 @@ impl Preparer {
         limits: SplitLimits,
     ) -> Result<Vec<Unit<Lease>>, String> {
         let mut lease = unit.lease;
-        let units = work_on(unit.bytes, unit.items as usize, || {
+        let units = self.large_work.on(unit.bytes, unit.items as usize, || {
             self.inflate(&mut lease)?;
             let parts = self.parts(&mut lease, limits)?;
             let mut before = 0;

@@ -22,7 +22,7 @@ use super::leased::{Fate, Leased};
 use super::prepare::{Feed, Lease, Preparer, contents, dominant_header_bytes, pack};
 use super::sending::{can_be_cut, packing_bytes};
 use super::{Delivery, DeliveryId, Stop, messages, naming};
-use crate::large_work::{requeue, work_on};
+use crate::large_work::requeue;
 use crate::private_memory::ChargedMemory;
 
 /// A task reads frames for this long, then looks at answers and lets other tasks run.
@@ -284,14 +284,14 @@ impl Task {
             (self.delivery.clone(), self.delivery.sending.charge(taken_bytes));
         let metadata = batch.units[0].lease.leased.entry.frame.metadata.clone();
         let (signal, items) = (self.delivery.signal, batch.items as u32);
-        let batch_bytes = batch.bytes;
+        let (batch_bytes, large_work) = (batch.bytes, self.preparer.large_work.clone());
         // A probe is no sign of progress.
         if self.in_flight.is_empty() && *self.dispatcher.state() == State::Open {
             self.delivery.health.note_begun(Instant::now());
         }
         let handle = self.sending.spawn(async move {
             let pack = || pack(exporter.as_ref(), signal, items, sources, metadata);
-            let pack = || work_on(batch_bytes, items as usize, pack);
+            let pack = || large_work.on(batch_bytes, items as usize, pack);
             let packed = match packed.map_or_else(pack, Ok) {
                 Ok(packed) => Packed { ranges, ..packed },
                 Err(error) => return (None, error.into()),

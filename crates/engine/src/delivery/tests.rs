@@ -139,6 +139,7 @@ pub(super) fn start_with(
         names: Names::of(delivery.id.to_string()),
         exporter: Arc::new(backend),
         memory: delivery.private.clone(),
+        large_work: Arc::default(),
         metadata_keys: Vec::new(),
         chains: HashMap::new(),
         receivers: HashMap::new(),

@@ -131,6 +131,7 @@ impl Engine {
                 let preparer = Preparer {
                     names: Names::of(planned.id.to_string()),
                     memory: running.delivery.private.clone(),
+                    large_work: self.large_work.clone(),
                     metadata_keys: metadata_keys(planned, exporter.as_ref()).into_iter().collect(),
                     exporter,
                     chains: self.chains(plan, &planned.id),

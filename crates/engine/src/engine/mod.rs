@@ -31,6 +31,7 @@ use crate::delivery::{Delivery, DeliveryId, Stop};
 use crate::error::{Result, StartError};
 use crate::extensions::Extensions;
 use crate::intake::{Door, ReceiverIngress};
+use crate::large_work::LargeWork;
 use crate::plan::{DeliveryPlan, MemoryPlan, Plan, ReceiverPlan};
 use crate::receiving::ReceivingBudget;
 use crate::shared_work::SharedWorkMemory;
@@ -85,6 +86,7 @@ pub struct Engine {
     receiving: Arc<ReceivingBudget>,
     backlog: Arc<Backlog>,
     shared_work: Arc<SharedWorkMemory>,
+    large_work: Arc<LargeWork>,
     /// Bytes of copies of requests in flight of all deliveries.
     sending: Arc<AtomicU64>,
     receivers: Vec<RunningReceiver>,
@@ -123,6 +125,11 @@ impl Engine {
         let backlog =
             Backlog::new(storage.memory.clone(), storage.logs.clone(), pool_bytes, is_cpu_bound);
         let shared_work = SharedWorkMemory::new(memory.shared_work_bytes, backlog.shared.clone());
+        let (shared_work, large_work) = (Arc::new(shared_work), Arc::<LargeWork>::default());
+        let (part, pool) = (shared_work.clone(), backlog.clone());
+        large_work.set_room(move || {
+            part.limit_bytes.load(Ordering::Relaxed) + pool.lendable_bytes() as u64 / 2
+        });
         let watcher = tokio::spawn(storage::watch(storage.clone(), backlog.clone()));
         let status = Arc::new(EngineStatus {
             reloads: Reloads::default(),
@@ -142,7 +149,8 @@ impl Engine {
             watcher,
             receiving,
             backlog,
-            shared_work: Arc::new(shared_work),
+            shared_work,
+            large_work,
             sending: Arc::default(),
             receivers: Vec::new(),
             ending: JoinSet::new(),
@@ -299,6 +307,7 @@ impl Engine {
                     receiver: index,
                     receiving: self.receiving.clone(),
                     shared_work: self.shared_work.clone(),
+                    large_work: self.large_work.clone(),
                     resources: self.resources.clone(),
                     closed: AtomicBool::new(false),
                     told_closed: CancellationToken::new(),

@@ -21,6 +21,25 @@ pub(super) const BEHIND: &str = "deliveries are behind";
 /// A payload of this length and the longest metadata are a frame that the log can store.
 const STORED_LIMIT_BYTES: usize = BODY_LIMIT_BYTES - METADATA_LIMIT_BYTES;
 
+/// Why a request does not enter now.
+pub(super) enum Denied {
+    /// It would if senders were not paced.
+    Paced,
+    /// Others that wait would not either.
+    ForAll(Refusal),
+    /// Others that wait may enter: they go elsewhere, or are smaller.
+    ForIt(Refusal),
+}
+
+impl From<Denied> for Refusal {
+    fn from(denied: Denied) -> Refusal {
+        match denied {
+            Denied::Paced => Refusal::overloaded(BEHIND),
+            Denied::ForAll(refusal) | Denied::ForIt(refusal) => refusal,
+        }
+    }
+}
+
 fn too_large(bytes: usize, limit: usize, what: &str) -> Refusal {
     let reason = format!("a request of {bytes} bytes exceeds {what} ({limit} bytes)");
     Refusal::TooLarge { reason }
@@ -36,20 +55,23 @@ impl ReceiverRoute {
         let receiving = &self.door.receiving;
         let mut now = Instant::now();
         let patience = Patience::from(now);
-        let (mut has_waited, mut in_the_way) = (false, Vec::new());
+        let (mut has_waited, mut was_woken, mut in_the_way) = (false, false, Vec::new());
         loop {
             let (has_arrived, may_be_paced) = (arrived.is_set(), patience.may_be_paced(now));
-            let admitted = self.try_admit(bytes, Some(arrived), may_be_paced, now);
-            let (refusal, is_paced) = match admitted {
-                Ok(Some(permit)) => {
+            let denied = match self.try_admit(bytes, Some(arrived), may_be_paced, now) {
+                Ok(permit) => {
                     if has_waited {
                         receiving.note_freed(self.signal);
                     }
                     return Ok(permit);
                 }
-                Ok(None) => (Refusal::overloaded(BEHIND), true),
-                Err(refusal) => (refusal, false),
+                Err(denied) => denied,
             };
+            if std::mem::take(&mut was_woken) && matches!(denied, Denied::ForIt(_)) {
+                receiving.pass_on(self.signal);
+            }
+            let is_paced = matches!(denied, Denied::Paced);
+            let refusal = Refusal::from(denied);
             if !matches!(refusal, Refusal::Retry { .. }) {
                 return Err(refusal);
             }
@@ -76,48 +98,47 @@ impl ReceiverRoute {
                 false => Poll::Pending,
             });
             tokio::select! {
-                _ = freed => {}
+                woken = freed => was_woken = woken.is_ok(),
                 () = arrives => {}
             }
             now = Instant::now();
         }
     }
 
-    /// `None`: it would enter if senders were not paced.
     pub(super) fn try_admit(
         &self,
         bytes: usize,
         arrived: Option<&ArrivedBody>,
         may_be_paced: bool,
         now: Instant,
-    ) -> Result<Option<Permit>, Refusal> {
-        self.door.check_open()?;
-        self.check_fits(bytes)?;
+    ) -> Result<Permit, Denied> {
+        self.door.check_open().map_err(Denied::ForAll)?;
+        self.check_fits(bytes).map_err(Denied::ForIt)?;
         let receiving = &self.door.receiving;
         let arrival = self.arrival(bytes, may_be_paced);
-        if let Err(refusal) = self.judge_arrival(arrival, now) {
+        if let Err(denied) = self.judge_arrival(arrival, now) {
             if self.waits_for_cpu(bytes, now) {
                 self.door.resources.scheduler.note_waits_for_cpu();
             }
             // No backlog is in its way, but what others have on their way.
-            if arrived.is_some() && refusal.is_some() && self.route.has_room_for(bytes as u64, now)
-            {
+            let is_paced = matches!(denied, Denied::Paced);
+            if arrived.is_some() && !is_paced && self.route.has_room_for(bytes as u64, now) {
                 receiving.note_wanted();
             }
-            return refusal.map_or(Ok(None), Err);
+            return Err(denied);
         }
-        self.route.check_disk(arrival.pool_bytes(), now)?;
+        self.route.check_disk(arrival.pool_bytes(), now).map_err(Denied::ForAll)?;
         let refusal = match Permit::take(self.memory.clone(), bytes) {
-            Ok(permit) => return Ok(Some(permit)),
+            Ok(permit) => return Ok(permit),
             Err(refusal) => refusal,
         };
         self.door.resources.scheduler.note_memory_short();
-        let Some(arrived) = arrived else { return Err(refusal) };
+        let Some(arrived) = arrived else { return Err(Denied::ForIt(refusal)) };
         let Some(body) = arrived.take() else {
             receiving.note_wanted();
-            return Err(refusal);
+            return Err(Denied::ForIt(refusal));
         };
-        Ok(Some(ArrivedMemory::take_over(self.memory.clone(), body)))
+        Ok(ArrivedMemory::take_over(self.memory.clone(), body))
     }
 
     /// Judges a request again that has become larger than what it was admitted with.
@@ -125,23 +146,21 @@ impl ReceiverRoute {
         self.door.check_open()?;
         let (now, own_bytes) = (Instant::now(), permit.bytes() as u64);
         let arrival = Arrival { own_bytes, ..self.arrival(0, false) };
-        self.judge_arrival(arrival, now)
-            .map_err(|refusal| refusal.unwrap_or_else(|| Refusal::overloaded(BEHIND)))?;
+        self.judge_arrival(arrival, now)?;
         self.route.check_disk(arrival.pool_bytes(), now)
     }
 
-    /// `Err(None)`: it would enter if senders were not paced.
-    fn judge_arrival(&self, arrival: Arrival, now: Instant) -> Result<(), Option<Refusal>> {
+    fn judge_arrival(&self, arrival: Arrival, now: Instant) -> Result<(), Denied> {
         match self.route.admit(arrival, now) {
             Ok(()) => Ok(()),
-            Err(Obstacle::Paced) => Err(None),
+            Err(Obstacle::Paced) => Err(Denied::Paced),
             Err(Obstacle::Delivery(full)) => {
                 full.stats.blocked.set(now);
                 let reason = format!("the budget of delivery {} is spent", full.id);
-                Err(Some(Refusal::overloaded(reason)))
+                Err(Denied::ForIt(Refusal::overloaded(reason)))
             }
             Err(Obstacle::Pool) => {
-                Err(Some(Refusal::overloaded("the memory for backlogs is spent")))
+                Err(Denied::ForAll(Refusal::overloaded("the memory for backlogs is spent")))
             }
         }
     }
@@ -443,6 +462,26 @@ mod tests {
         let mut second = route.admit_at_once(10_000).expect("there is room");
         second.grow_to(60_000).expect("there is memory");
         assert!(route.judge_again(&second).is_err(), "both together exceed the limit");
+    }
+
+    /// Scenario: large requests wait, and room comes free for a small one behind them. Guarantee:
+    /// it is woken for that, by those that find no room.
+    #[tokio::test]
+    async fn a_request_that_finds_no_room_passes_its_turn_on() {
+        let (route, arrived) = (route(400_000), ArrivedBody::default());
+        let mut admitted: Vec<_> =
+            std::iter::from_fn(|| route.admit_at_once(50_000).ok()).collect();
+        let large = || route.admit(400_000, &arrived);
+        let mut large = [large(), large(), large()];
+        assert!(large.iter_mut().all(|it| it.now_or_never().is_none()));
+        let mut small = pin!(route.admit(50_000, &arrived));
+        assert!(small.as_mut().now_or_never().is_none());
+        admitted.pop();
+        for large in &mut large {
+            assert!(small.as_mut().now_or_never().is_none(), "it is not its turn");
+            assert!(large.now_or_never().is_none());
+        }
+        assert!(small.now_or_never().expect("it was told").is_ok());
     }
 
     #[tokio::test]

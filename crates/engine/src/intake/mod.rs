@@ -28,7 +28,7 @@ use crate::ack::Ack;
 use crate::delivery::Delivery;
 use crate::entry::{Entry, Source};
 use crate::hop::Asked;
-use crate::large_work::work_on;
+use crate::large_work::LargeWork;
 use crate::receiving::{ReceivingBudget, RouteMemory, WaitingMemory};
 use crate::shared_work::{Processed, SharedWorkMemory};
 use crate::steps::{self, Failure, Slices};
@@ -50,6 +50,7 @@ pub(crate) struct Door {
     pub receiver: u16,
     pub receiving: Arc<ReceivingBudget>,
     pub shared_work: Arc<SharedWorkMemory>,
+    pub large_work: Arc<LargeWork>,
     pub resources: ServerResources,
     /// Set before the deliveries end: from then on nothing may be answered OK.
     pub closed: AtomicBool,
@@ -135,8 +136,7 @@ impl IngressRoute for ReceiverRoute {
     }
 
     fn admit_at_once(&self, bytes: usize) -> Result<Permit, Refusal> {
-        let permit = self.try_admit(bytes, None, false, Instant::now())?;
-        permit.ok_or_else(|| Refusal::overloaded(admission::BEHIND))
+        Ok(self.try_admit(bytes, None, false, Instant::now())?)
     }
 
     fn judge_again(&self, permit: &Permit) -> Result<(), Refusal> {
@@ -191,7 +191,8 @@ impl ReceiverRoute {
         };
         if !self.route.prefix.is_empty() {
             let admitted_bytes = permit.bytes();
-            work_on(bytes, items, || self.prepare(&mut request, permit))?;
+            let large_work = &self.door.large_work;
+            large_work.on(bytes, items, || self.prepare(&mut request, permit))?;
             if permit.bytes() > admitted_bytes {
                 self.judge_again(permit)?;
             }

@@ -50,6 +50,7 @@ pub(super) fn ingress_with(receiving: Arc<ReceivingBudget>) -> ReceiverIngress {
         receiver: 0,
         receiving,
         shared_work: Arc::new(SharedWorkMemory::new(0, Arc::default())),
+        large_work: Arc::default(),
         resources: ServerResources::unlimited(),
         closed: AtomicBool::new(false),
         told_closed: CancellationToken::new(),
