@@ -9,6 +9,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use sluice_flow::source::is_large_work;
 use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::block_in_place;
 
 /// Returns the memory that work on large requests may take now, in bytes.
@@ -25,7 +26,11 @@ pub(crate) struct LargeWork {
     ended: Condvar,
     /// None: there is room for all.
     room: OnceLock<Box<Room>>,
+    /// For what is made again to be sent, and its permits, each for [`PERMIT_BYTES`].
+    copies: OnceLock<(Semaphore, u32)>,
 }
+
+const PERMIT_BYTES: u64 = 1 << 10;
 
 #[derive(Default)]
 struct Turns {
@@ -41,9 +46,25 @@ fn needed_bytes(len_bytes: usize) -> u64 {
 }
 
 impl LargeWork {
-    /// Bounds the memory of all work. Once, at the start.
-    pub(crate) fn set_room(&self, room: impl Fn() -> u64 + Send + Sync + 'static) {
+    /// Bounds the memory of all work, and of what is made again to be sent. Once, at the start.
+    pub(crate) fn set_room(
+        &self,
+        copies_bytes: u64,
+        room: impl Fn() -> u64 + Send + Sync + 'static,
+    ) {
         let _ = self.room.set(Box::new(room));
+        let permits = u32::try_from(copies_bytes / PERMIT_BYTES).unwrap_or(u32::MAX).max(1);
+        let permits = permits.min(Semaphore::MAX_PERMITS as u32);
+        let _ = self.copies.set((Semaphore::new(permits as usize), permits));
+    }
+
+    /// Waits for memory for what is made again to be sent, until it is dropped. First come, first
+    /// served; what is larger than all of it goes alone.
+    pub(crate) async fn hold(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
+        let (copies, all) = self.copies.get()?;
+        let permits = u32::try_from(bytes as u64 / PERMIT_BYTES).unwrap_or(u32::MAX);
+        // It is never closed.
+        copies.acquire_many(permits.min(*all)).await.ok()
     }
 
     /// Works on this much. If it is large, another thread runs the other tasks of this one
@@ -113,6 +134,8 @@ mod tests {
     use std::sync::{Arc, mpsc};
     use std::time::Duration;
 
+    use futures_util::FutureExt as _;
+
     use super::*;
 
     const LARGE_ITEMS: usize = 1_000_000;
@@ -136,7 +159,7 @@ mod tests {
         const LEN_BYTES: usize = 2 << 20;
         let needed_bytes = super::needed_bytes(LEN_BYTES);
         let large = Arc::<LargeWork>::default();
-        large.set_room(move || 2 * needed_bytes);
+        large.set_room(0, move || 2 * needed_bytes);
         let (at_once, most) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
         let work = |len_bytes: usize| {
             let (large, at_once, most) = (large.clone(), at_once.clone(), most.clone());
@@ -187,6 +210,20 @@ mod tests {
         }
         requeued.abort();
         assert!(turns.load(Relaxed) >= TURNS - 10, "{turns:?}");
+    }
+
+    #[tokio::test]
+    async fn what_is_made_again_takes_turns_for_memory() {
+        let large = LargeWork::default();
+        assert!(large.hold(1 << 40).await.is_none(), "there is no bound");
+        large.set_room(10_000, || 0);
+        let first = large.hold(6_000).await;
+        let beyond = large.hold(1 << 40);
+        tokio::pin!(beyond);
+        assert!(beyond.as_mut().now_or_never().is_none() && first.is_some());
+        assert!(large.hold(2_000).now_or_never().is_none(), "it comes after that");
+        drop(first);
+        assert!(beyond.await.is_some() && large.hold(10_000).await.is_some());
     }
 
     #[tokio::test]

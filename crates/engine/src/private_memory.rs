@@ -1,11 +1,12 @@
 //! Memory of deliveries beside the log: results of their own steps, cut parts, packed copies,
 //! requests in flight.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use sluice_log::MemoryUse;
 
 /// Memory of one delivery, or of work that several share, and of all of them together.
 #[derive(Debug, Default)]
@@ -32,6 +33,79 @@ impl PrivateMemory {
         let mut charged = ChargedMemory { memory: self.clone(), bytes: 0 };
         charged.set(bytes);
         charged
+    }
+}
+
+/// Limits of the memory that a delivery takes beside the log, in bytes.
+#[derive(Debug)]
+pub(crate) struct PrivateLimits {
+    /// Its own.
+    pub own_bytes: AtomicU64,
+    /// That of all deliveries together; below its equal part of that, a delivery is not to blame.
+    pub all_bytes: AtomicU64,
+    pub part_bytes: AtomicU64,
+    /// That of all deliveries and of the frames in memory: the pool up to its high water.
+    pub pool_bytes: AtomicU64,
+    pub stored: OnceLock<Arc<MemoryUse>>,
+}
+
+/// What waits may keep the limit of all divided by this.
+const WAITING_PART: u64 = 4;
+
+impl Default for PrivateLimits {
+    fn default() -> Self {
+        let [own_bytes, all_bytes, part_bytes, pool_bytes] = [u64::MAX; 4].map(AtomicU64::new);
+        PrivateLimits { own_bytes, all_bytes, part_bytes, pool_bytes, stored: OnceLock::new() }
+    }
+}
+
+impl PrivateLimits {
+    /// Changes them (reload).
+    pub(crate) fn set(&self, own_bytes: u64, all_bytes: u64, deliveries: usize) {
+        self.own_bytes.store(own_bytes, Ordering::Relaxed);
+        self.all_bytes.store(all_bytes, Ordering::Relaxed);
+        self.part_bytes.store(all_bytes / deliveries.max(1) as u64, Ordering::Relaxed);
+    }
+
+    /// No more should be made before something is sent.
+    pub(crate) fn is_spent(&self, used: &PrivateMemory) -> bool {
+        let own_bytes = used.used_bytes();
+        own_bytes > self.own_bytes.load(Ordering::Relaxed)
+            || used.all_used_bytes() > self.all_bytes.load(Ordering::Relaxed)
+                && own_bytes > self.part_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What waits for its backend should not keep memory. A part of it is always left to others.
+    pub(crate) fn is_short(&self, used: &PrivateMemory) -> bool {
+        let limit_bytes = self.all_bytes.load(Ordering::Relaxed);
+        let all_bytes = used.all_used_bytes();
+        used.used_bytes() > self.own_bytes.load(Ordering::Relaxed)
+            || all_bytes > limit_bytes / WAITING_PART
+            || self.is_pool_full(all_bytes)
+    }
+
+    /// Frames that are received need the rest of the pool.
+    fn is_pool_full(&self, all_bytes: u64) -> bool {
+        let stored_bytes = self.stored.get().map_or(0, |memory| memory.stored_bytes.get());
+        stored_bytes.saturating_add(all_bytes) > self.pool_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Reserves memory for a copy. None if it has to wait until others are gone: a large one finds
+    /// room only beside few others.
+    pub(crate) fn reserve(
+        &self,
+        memory: &Arc<PrivateMemory>,
+        bytes: usize,
+    ) -> Option<ChargedMemory> {
+        let mut reserved = memory.charge(0);
+        let [_, all_before_bytes] = reserved.set(bytes);
+        let bytes = bytes as u64;
+        let limit_bytes = self.all_bytes.load(Ordering::Relaxed);
+        let all_bytes = all_before_bytes.saturating_add(bytes);
+        let has_room = bytes <= self.part_bytes.load(Ordering::Relaxed)
+            || all_before_bytes <= limit_bytes / WAITING_PART
+            || all_bytes <= limit_bytes && !self.is_pool_full(all_bytes);
+        has_room.then_some(reserved)
     }
 }
 
@@ -90,6 +164,31 @@ impl ChargedCopy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn large_copies_wait_for_each_other_and_small_ones_for_none() {
+        let all = Arc::new(AtomicU64::new(0));
+        let deliveries = [(); 8].map(|()| PrivateMemory::new(all.clone()));
+        let limits = PrivateLimits::default();
+        limits.set(1_000, 800, deliveries.len());
+        let reserve = |bytes| {
+            let reserved = deliveries.iter().map(|memory| limits.reserve(memory, bytes));
+            reserved.flatten().collect::<Vec<_>>()
+        };
+        let large = reserve(300);
+        assert_eq!(large.len(), 2, "a third one would exceed the limit");
+        assert_eq!(reserve(100).len(), 8, "their equal parts");
+        assert!(!limits.is_spent(&deliveries[0]) && limits.is_short(&deliveries[7]));
+        let more = deliveries[2].charge(201);
+        assert!(limits.is_spent(&deliveries[0]) && !limits.is_spent(&deliveries[7]));
+        drop((large, more));
+        let _few = deliveries[2].charge(200);
+        assert!(!limits.is_short(&deliveries[2]));
+        assert_eq!(reserve(10_000).len(), 1, "one at a time always");
+        limits.pool_bytes.store(500, Ordering::Relaxed);
+        assert_eq!(reserve(190).len(), 1, "frames need the rest");
+        assert_eq!(all.load(Ordering::Relaxed), 200);
+    }
 
     #[test]
     fn what_is_taken_is_charged_to_its_delivery_and_to_all_until_it_is_dropped() {

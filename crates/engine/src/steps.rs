@@ -1,5 +1,6 @@
 //! Chains of processors, and the rest of a chain for a frame.
 
+use std::fmt::Display;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +22,12 @@ pub(crate) struct Step {
     pub processor: Box<dyn Processor>,
     /// A reload hands them on to the step of this name in the new plan.
     pub counters: ArcSwap<StepCounters>,
+}
+
+impl Step {
+    fn failed(&self, error: impl Display) -> Failure {
+        Failure::Step(format!("processor {}: {error}", self.id))
+    }
 }
 
 /// Items, each time that a step ran.
@@ -104,6 +111,37 @@ fn allowance(len_bytes: usize, items: u32) -> usize {
     len_bytes.saturating_mul(times).saturating_add(growth_bytes)
 }
 
+fn apply(
+    step: &Step,
+    signal: Signal,
+    bytes: &Bytes,
+    metadata: &Metadata,
+    limit_bytes: usize,
+) -> Result<Option<Bytes>, Failure> {
+    let edited = step.processor.process(signal, bytes, metadata, limit_bytes);
+    edited.map_err(|error| step.failed(error))?.map_err(|Beyond| Failure::Grows)
+}
+
+/// Makes the result of steps again, as [`run`] did. Nothing is counted twice.
+pub(crate) fn run_again(
+    steps: &[Arc<Step>],
+    signal: Signal,
+    mut bytes: Bytes,
+    items: u32,
+    metadata: &Metadata,
+) -> Result<Bytes, String> {
+    let limit_bytes = allowance(bytes.len(), items);
+    for step in steps {
+        let edited = apply(step, signal, &bytes, metadata, limit_bytes);
+        let edited = edited.map_err(|failure| match failure {
+            Failure::Step(reason) => reason,
+            Failure::Grows => format!("processor {} makes more than the last time", step.id),
+        })?;
+        bytes = edited.unwrap_or(bytes);
+    }
+    Ok(bytes)
+}
+
 /// Runs steps over an uncompressed request. With zero items there is nothing left to send.
 pub(crate) fn run(
     steps: &[Arc<Step>],
@@ -112,14 +150,12 @@ pub(crate) fn run(
     mut items: u32,
     metadata: &Metadata,
 ) -> Result<Processed, Failure> {
-    let limit_bytes = allowance(bytes.len(), items);
     let mut passed = Vec::with_capacity(steps.len());
+    let limit_bytes = allowance(bytes.len(), items);
     for step in steps {
-        let failed = |error| Failure::Step(format!("processor {}: {error}", step.id));
         let before = items;
-        let edited = step.processor.process(signal, &bytes, metadata, limit_bytes);
-        if let Some(edited) = edited.map_err(failed)?.map_err(|Beyond| Failure::Grows)? {
-            items = count(signal, &edited).map_err(failed)?;
+        if let Some(edited) = apply(step, signal, &bytes, metadata, limit_bytes)? {
+            items = count(signal, &edited).map_err(|error| step.failed(error))?;
             bytes = edited;
         }
         passed.push((before, items));

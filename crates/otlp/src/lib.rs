@@ -21,6 +21,6 @@ pub use encoding::Encoding;
 pub use repair::repair_strings;
 pub use scan::{NESTING_LIMIT, scan};
 pub use signal::Signal;
-pub use split::{Halving, Part, PartRef, Parts, Sizes, SplitLimits, count, parts, split};
+pub use split::{Detached, Halving, Part, PartRef, Parts, Sizes, SplitLimits, count, parts, split};
 pub use value::{AnyValue, Value};
 pub use wire::Malformed;

@@ -115,10 +115,15 @@ fn check(signal: Signal, request: &Bytes, limits: SplitLimits, parts: &[Part]) {
     assert_eq!(together, placed(&whole), "the parts do not hold what the request held");
 }
 
-fn halve(part: &PartRef, items: &mut Vec<Part>) {
+/// Halves a part again and again. Each time its request's bytes go and come back.
+fn halve(request: &Bytes, part: &PartRef, items: &mut Vec<Part>) {
     let sizes = part.sizes;
     let bytes = part.bytes();
     assert_eq!(bytes.len(), sizes.len_bytes);
+    let detached = part.detached();
+    assert!(request.is_empty() || detached.attached(&request.slice(1..)).is_err());
+    let part = detached.attached(request).expect("is its request");
+    assert_eq!((part.sizes, part.bytes()), (sizes, bytes.clone()));
     if sizes.items <= 1 {
         return items.push(Part { bytes, items: sizes.items });
     }
@@ -126,7 +131,7 @@ fn halve(part: &PartRef, items: &mut Vec<Part>) {
     let halves = part.parts(SplitLimits { max_items, max_bytes: usize::MAX });
     let halves: Vec<_> = halves.map(|half| half.unwrap()).collect();
     assert_eq!(halves.iter().map(|half| half.sizes.items).sum::<u32>(), sizes.items);
-    halves.iter().for_each(|half| halve(half, items));
+    halves.iter().for_each(|half| halve(request, half, items));
 }
 
 proptest! {
@@ -148,7 +153,8 @@ proptest! {
     }
 
     /// Parts that are halved again and again, down to single items, as a refused request is: the
-    /// same items under the same headers, and each part is as long as it said.
+    /// same items under the same headers, and each part is as long as it said, also if the
+    /// request's bytes are gone in between.
     #[test]
     fn parts_of_parts_are_the_request(
         (signal, request) in any_request(Shape::ANY),
@@ -158,8 +164,12 @@ proptest! {
         let limits = SplitLimits { max_bytes, max_items: usize::MAX };
         if scan(signal, &request).is_ok() {
             let mut items = Vec::new();
-            for part in parts(signal, &request, limits).unwrap() {
-                halve(&part.unwrap(), &mut items);
+            let mut parts = parts(signal, &request, limits).unwrap();
+            while let Some(part) = parts.next() {
+                halve(&request, &part.unwrap(), &mut items);
+                let detached = parts.detached();
+                prop_assert_eq!(detached.is_over(), parts.is_over());
+                parts = detached.attached(&request).unwrap();
             }
             let limits = SplitLimits { max_bytes: usize::MAX, max_items: 1 };
             check(signal, &request, limits, &items);

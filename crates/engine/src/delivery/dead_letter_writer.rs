@@ -10,10 +10,12 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::Delivery;
+use super::content::Content;
 use super::dead_letters::{DeadLetter, dead_letter};
 use super::leased::Leased;
 use super::messages;
-use super::prepare::{Content, Unsendable};
+use super::prepare::Unsendable;
+use crate::entry::Entry;
 
 /// Pause before the next write after the disk refused one.
 const RETRY: Duration = Duration::from_secs(1);
@@ -45,7 +47,15 @@ impl Unwritten {
 
     fn letter(&self) -> DeadLetter {
         let Unwritten { leased, prepared, content, items, reason } = self;
-        dead_letter(&leased.entry, prepared, content.payload(), *items, reason.clone())
+        match content.payload() {
+            Ok(payload) => dead_letter(&leased.entry, prepared, payload, *items, reason.clone()),
+            Err(error) => {
+                // Rather all of the frame than nothing.
+                let Entry { frame, origin, .. } = &*leased.entry;
+                let (payload, reason) = (frame.payload.clone(), format!("{reason}; {error}"));
+                dead_letter(&leased.entry, &origin.prepared, payload, frame.items, reason)
+            }
+        }
     }
 }
 

@@ -2,10 +2,14 @@
 //! another one only by using the CPU, or through senders that both share and that a policy makes
 //! wait. `flow::overload` decides what happens when it lags.
 
+mod content;
 mod dead_letter_writer;
 mod dead_letters;
+mod feed;
 mod filling;
 mod leased;
+#[cfg(test)]
+mod let_go_tests;
 mod messages;
 mod naming;
 #[cfg(test)]
@@ -37,7 +41,7 @@ pub(crate) use task::run;
 use tokio::sync::Notify;
 
 use crate::entry::Entry;
-use crate::private_memory::PrivateMemory;
+use crate::private_memory::{PrivateLimits, PrivateMemory};
 use crate::receiving::ReceivingBudget;
 
 /// How a delivery's task is to end.
@@ -94,8 +98,7 @@ pub(crate) struct Delivery {
     pub sending: Arc<PrivateMemory>,
     pub sending_limit_bytes: AtomicU64,
     pub common_sending_limit_bytes: AtomicU64,
-    /// With this much memory beside the log, batches wait for a retry without inflated payloads.
-    pub private_limit_bytes: AtomicU64,
+    pub private_limits: PrivateLimits,
     pub gauges: Arc<ReaderGauges>,
     /// Set by an append that found the delivery beyond its own limit.
     is_over_limit: AtomicBool,
@@ -157,7 +160,7 @@ impl Delivery {
             sending: PrivateMemory::new(sending),
             sending_limit_bytes: AtomicU64::new(u64::MAX),
             common_sending_limit_bytes: AtomicU64::new(u64::MAX),
-            private_limit_bytes: AtomicU64::new(u64::MAX),
+            private_limits: PrivateLimits::default(),
             is_over_limit: AtomicBool::new(false),
             shed_wanted_bytes: AtomicU64::new(0),
             sheds_too_little: AtomicBool::new(false),

@@ -11,6 +11,8 @@ use sluice_flow::dispatch::{Batch, Unit};
 use sluice_flow::{Exporter, Frame, Metadata, PackError, Packed, Payload};
 use sluice_otlp::{Encoding, Malformed, PartRef, Parts, Signal, Sizes, SplitLimits, parts};
 
+use super::content::{Content, LetGo, Recipe};
+use super::feed::{Feed, PartsLeft};
 use super::leased::{Fate, Leased};
 use super::naming::{Name, Names};
 use crate::entry::Entry;
@@ -21,31 +23,6 @@ use crate::steps::{self, Chain, Failure, Slices, Unprocessed, inflated};
 
 /// Units without a name are not sent with those that have one: a repeat could pass for known.
 const UNNAMED_GROUP: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// The bytes of a unit.
-#[derive(Clone)]
-pub(crate) enum Content {
-    Whole(Payload),
-    /// A part is encoded each time that it is sent: waiting, it takes next to no memory.
-    Part(Arc<PartRef>),
-}
-
-impl Content {
-    pub(crate) fn payload(&self) -> Payload {
-        match self {
-            Content::Whole(payload) => payload.clone(),
-            Content::Part(part) => Payload::identity(part.bytes()),
-        }
-    }
-
-    /// Bytes that [`Content::payload`] copies.
-    pub(crate) fn copied_bytes(&self) -> usize {
-        match self {
-            Content::Part(part) if part.is_copied() => part.sizes.len_bytes,
-            _ => 0,
-        }
-    }
-}
 
 /// The content of a unit: its frame, and the bytes to send.
 #[derive(Clone)]
@@ -60,6 +37,8 @@ pub(crate) struct Lease {
     headers: Option<Arc<Mutex<ChargedMemory>>>,
     /// None if no exporter asks for it, or the frame has no identity.
     pub name: Option<Name>,
+    /// None if it cannot be made again by itself.
+    recipe: Option<Arc<Recipe>>,
 }
 
 /// A part of a frame that cannot be sent: it becomes a dead letter.
@@ -72,46 +51,6 @@ pub(crate) struct Unsendable {
 impl Unsendable {
     fn whole(frame: &Frame, reason: String) -> Self {
         Unsendable { payload: frame.payload.clone(), items: frame.items, reason }
-    }
-}
-
-/// The units that are still to be made of a frame. They are made one after another: all of them
-/// may take far more memory than the frame.
-pub(crate) struct Feed {
-    pub leased: Arc<Leased>,
-    /// Index of the next path. The one before it is the present one.
-    next_path: usize,
-    /// Items of the present path of which units were made.
-    items_before: u32,
-    /// Of the present path: the input of its steps, in slices, if all of it would grow too much.
-    slices: Option<(Slices, Lease)>,
-    /// A payload that is being cut, and its parts.
-    cutting: Option<(Lease, Parts)>,
-    /// Something was made of the frame.
-    pub has_begun: bool,
-}
-
-impl Feed {
-    pub(crate) fn new(leased: Arc<Leased>) -> Feed {
-        let (next_path, items_before, slices, cutting) = Default::default();
-        Feed { leased, next_path, items_before, slices, cutting, has_begun: false }
-    }
-
-    /// Nothing comes of the paths that are left.
-    fn end(&mut self) {
-        self.next_path = usize::MAX;
-    }
-
-    /// Takes note of items of the present path. Returns the number of those before.
-    fn pass_items(&mut self, items: u32) -> u32 {
-        let after = self.items_before.saturating_add(items);
-        std::mem::replace(&mut self.items_before, after)
-    }
-
-    /// Takes note of a unit or dead letter that was made.
-    fn begin(&mut self) {
-        self.has_begun = true;
-        self.leased.add_parts(1);
     }
 }
 
@@ -163,7 +102,23 @@ impl Preparer {
         }
         let (bytes, items) = (frame.payload.uncompressed_len_bytes, frame.items as usize);
         loop {
-            if let Some((lease, parts)) = &mut feed.cutting {
+            if let Some((lease, PartsLeft::LetGo(parts))) = &mut feed.cutting {
+                let restored = self.large_work.on(bytes, items, || {
+                    lease.charged = lease.content.restore()?;
+                    let bytes = lease.content.payload()?.bytes;
+                    parts.attached(&bytes).map_err(|error| cannot_cut(&error))
+                });
+                let parts = match restored {
+                    Ok(parts) => PartsLeft::Here(parts),
+                    Err(reason) => {
+                        feed.end();
+                        feed.cutting = None;
+                        return Some(Err(whole(reason)));
+                    }
+                };
+                feed.cutting = feed.cutting.take().map(|(lease, _)| (lease, parts));
+            }
+            if let Some((lease, PartsLeft::Here(parts))) = &mut feed.cutting {
                 let (bytes, items) = (bytes.min(limits.max_bytes), items.min(limits.max_items));
                 match self.large_work.on(bytes, items, || parts.next()) {
                     Some(Ok(part)) => {
@@ -177,7 +132,9 @@ impl Preparer {
             match self.large_work.on(bytes, items, || self.next_cut(feed, limits)) {
                 Ok(None) => return None,
                 Ok(Some(Cut::Unit(unit))) => return Some(Ok(unit)),
-                Ok(Some(Cut::Parts(lease, parts))) => feed.cutting = Some((lease, parts)),
+                Ok(Some(Cut::Parts(lease, parts))) => {
+                    feed.cutting = Some((lease, PartsLeft::Here(parts)));
+                }
                 Err(unsendable) => return Some(Err(unsendable)),
             }
         }
@@ -194,7 +151,9 @@ impl Preparer {
             }
             let (path, content) = (feed.next_path - 1, Content::Whole(payload));
             let (leased, name) = (leased.clone(), self.name(&leased, path));
-            let lease = Lease { leased, content, path, charged, headers: None, name };
+            // Of a slice, the steps make it of that alone.
+            let recipe = feed.slices.is_none().then(|| self.recipe(&leased, path));
+            let lease = Lease { leased, content, path, charged, headers: None, name, recipe };
             let cut = self.cut(lease, items, limits);
             let mut cut = cut.map_err(|reason| Unsendable::whole(frame, reason))?;
             if let Cut::Unit(unit) = &mut cut {
@@ -250,9 +209,10 @@ impl Preparer {
         let frame = &leased.entry.frame;
         let content = Content::Whole(frame.payload.clone());
         let (leased, charged, headers, name) = (leased.clone(), None, None, None);
-        let mut lease = Lease { leased, content, path, charged, headers, name };
+        let recipe = None;
+        let mut lease = Lease { leased, content, path, charged, headers, name, recipe };
         self.inflate(&mut lease)?;
-        let slices = Slices::new(frame.signal, &lease.content.payload().bytes, frame.items)?;
+        let slices = Slices::new(frame.signal, &lease.content.payload()?.bytes, frame.items)?;
         Ok((slices, lease))
     }
 
@@ -306,7 +266,7 @@ impl Preparer {
     }
 
     fn cut(&self, mut lease: Lease, items: u32, limits: SplitLimits) -> Result<Cut, String> {
-        let payload = lease.content.payload();
+        let payload = lease.content.payload()?;
         let fits = payload.uncompressed_len_bytes <= limits.max_bytes
             && items as usize <= limits.max_items;
         let verbatim = payload.encoding != Encoding::Identity
@@ -341,22 +301,43 @@ impl Preparer {
         Ok(())
     }
 
-    /// Drops the inflated copy of a whole frame: `pack` inflates it again. False if the lease has
-    /// no such copy.
+    /// Lets go of the memory that a lease has beside its frame: what is sent of it is made again.
+    /// False if it has none, or shares it.
     pub(crate) fn let_go(&self, lease: &mut Lease) -> bool {
-        let entry = &lease.leased.entry;
-        let stored = &entry.frame.payload;
-        let chain = self.paths_of(entry).get(lease.path);
-        // A payload that `pack` would pass on as it is stored stays inflated.
-        let Content::Whole(payload) = &lease.content else { return false };
-        let is_inflated = payload.encoding != stored.encoding
-            && payload.bytes.len() == stored.uncompressed_len_bytes
-            && chain.is_some_and(|chain| chain.remaining(&entry.origin.prepared).is_empty())
-            && self.exporter.passes_through() != Some(stored.encoding);
-        if is_inflated {
-            (lease.content, lease.charged) = (Content::Whole(stored.clone()), None);
+        let recipe = lease.recipe.as_ref().filter(|_| lease.charged.is_some());
+        let gone = recipe.and_then(|recipe| LetGo::new(&lease.content, recipe));
+        let Some(gone) = gone else { return false };
+        lease.content = Content::LetGo(Arc::new(gone));
+        (lease.charged, lease.headers) = (None, None);
+        true
+    }
+
+    /// The same for what is still to be made of a frame.
+    pub(crate) fn let_go_of_feed(&self, feed: &mut Feed) {
+        if let Some((lease, left)) = &mut feed.cutting
+            && let PartsLeft::Here(parts) = left
+            && self.let_go(lease)
+        {
+            *left = PartsLeft::LetGo(parts.detached());
         }
-        is_inflated
+    }
+
+    /// Bytes of its own that a delivery may have of a frame, beside those in the log.
+    pub(crate) fn own_bytes(&self, entry: &Entry) -> usize {
+        let payload = &entry.frame.payload;
+        let prepared = &entry.origin.prepared;
+        let mut paths = self.paths_of(entry).iter();
+        let is_verbatim = payload.encoding == Encoding::Identity
+            || self.exporter.passes_through() == Some(payload.encoding);
+        let is_stored = is_verbatim && paths.all(|path| path.remaining(prepared).is_empty());
+        if is_stored { 0 } else { payload.uncompressed_len_bytes }
+    }
+
+    fn recipe(&self, leased: &Arc<Leased>, path: usize) -> Arc<Recipe> {
+        let chain = self.paths_of(&leased.entry).get(path);
+        let prepared = &leased.entry.origin.prepared;
+        let steps = chain.map(|chain| chain.remaining(prepared)).unwrap_or_default();
+        Arc::new(Recipe::new(leased.clone(), steps, self.memory.clone()))
     }
 
     fn unit(&self, mut lease: Lease, items: u32, bytes: usize, alone: bool) -> Unit<Lease> {
@@ -384,8 +365,8 @@ impl Preparer {
         lease.headers.get_or_insert_with(|| Arc::new(Mutex::new(self.memory.charge(0))));
         match &lease.content {
             Content::Part(part) => Ok(part.parts(limits)),
-            Content::Whole(payload) => {
-                let signal = lease.leased.entry.frame.signal;
+            other => {
+                let (signal, payload) = (lease.leased.entry.frame.signal, other.payload()?);
                 parts(signal, &payload.bytes, limits).map_err(|error| cannot_cut(&error))
             }
         }
@@ -413,6 +394,9 @@ impl Preparer {
     ) -> Result<Vec<Unit<Lease>>, String> {
         let mut lease = unit.lease;
         let units = self.large_work.on(unit.bytes, unit.items as usize, || {
+            if let Some(copy) = lease.content.restore()? {
+                lease.charged = Some(copy);
+            }
             self.inflate(&mut lease)?;
             let parts = self.parts(&mut lease, limits)?;
             let mut before = 0;
@@ -435,10 +419,7 @@ impl Preparer {
 /// The length of the headers that the items of a unit share if they are nearly all of it: where the
 /// unit is too large, its parts would be so too, and each would repeat the headers.
 pub(super) fn dominant_header_bytes(unit: &Unit<Lease>) -> Option<usize> {
-    match &unit.lease.content {
-        Content::Part(part) => part.dominant_header_bytes(),
-        Content::Whole(_) => None,
-    }
+    unit.lease.content.dominant_header_bytes()
 }
 
 /// A payload as a unit, or what it is cut into.
@@ -463,7 +444,7 @@ pub(super) fn pack(
     sources: Vec<Content>,
     metadata: Arc<Metadata>,
 ) -> Result<Packed, PackError> {
-    let sources: Vec<_> = sources.iter().map(Content::payload).collect();
+    let sources: Vec<_> = sources.iter().map(Content::payload).collect::<Result<_, _>>()?;
     if let [Payload { bytes, encoding, .. }] = sources.as_slice()
         && *encoding != Encoding::Identity
         && exporter.passes_through() == Some(*encoding)

@@ -8,7 +8,8 @@ use sluice_flow::{Exporter, Outcome, Payload};
 use sluice_otlp::Encoding;
 
 use super::Delivery;
-use super::prepare::{Content, Lease, dominant_header_bytes};
+use super::content::Content;
+use super::prepare::{Lease, dominant_header_bytes};
 use crate::private_memory::ChargedMemory;
 
 impl Delivery {

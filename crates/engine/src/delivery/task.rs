@@ -1,5 +1,7 @@
 //! The task of a delivery: reads the log, sends the dispatcher's batches, resolves their frames.
 
+mod memory;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,9 +19,11 @@ use sluice_otlp::SplitLimits;
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 
+use super::content::Content;
 use super::dead_letter_writer::{DeadLetterWriter, Unwritten};
+use super::feed::Feed;
 use super::leased::{Fate, Leased};
-use super::prepare::{Feed, Lease, Preparer, contents, dominant_header_bytes, pack};
+use super::prepare::{Lease, Preparer, contents, dominant_header_bytes, pack};
 use super::sending::{can_be_cut, packing_bytes};
 use super::{Delivery, DeliveryId, Stop, messages, naming};
 use crate::large_work::requeue;
@@ -43,6 +47,8 @@ struct Task {
     has_read_enough: bool,
     /// Packed copies of batches that wait for a retry.
     packed_waiting: ChargedMemory,
+    /// A frame waits for memory for its copy: when to look again.
+    looks_again: Option<Instant>,
 }
 
 /// Runs a delivery until it is told to stop. Frames that are not resolved by then stay in the log.
@@ -58,6 +64,7 @@ pub(crate) async fn run(
         has_read_all: false,
         has_read_enough: false,
         packed_waiting: delivery.private.charge(0),
+        looks_again: None,
         delivery,
         preparer,
         dispatcher: Dispatcher::new(dispatch),
@@ -84,6 +91,7 @@ pub(crate) async fn run(
                 break;
             }
             wake_at = task.dispatcher.next_wake().filter(|_| task.may_send());
+            wake_at = wake_at.into_iter().chain(task.looks_again).min();
         }
         task.delivery.health.note_work(&mut workload, began, Instant::now());
         if !has_time {
@@ -164,18 +172,6 @@ impl Task {
         has_time
     }
 
-    /// One request may always be in flight, and more while the memory for their copies has room.
-    fn may_send(&self) -> bool {
-        self.in_flight.is_empty() || self.delivery.has_room_to_send()
-    }
-
-    /// Data that is read only to find some that the backend takes may take no memory that is short.
-    fn may_read(&self) -> bool {
-        let limit_bytes = self.delivery.private_limit_bytes.load(Ordering::Relaxed);
-        let has_memory = || self.delivery.private.used_bytes() <= limit_bytes;
-        self.dispatcher.wants_more() && (!self.dispatcher.only_looks_ahead() || has_memory())
-    }
-
     /// Units that the backend refused alone are dead letters, once they are known to be at fault.
     fn settle_refused(&mut self, has_read_enough: bool) {
         for Refused { units, cause, reason } in self.dispatcher.take_at_fault(has_read_enough) {
@@ -204,6 +200,11 @@ impl Task {
                 Feed::new(Leased::new(offset, entry))
             }
         };
+        let Some(_reserved) = self.reserve(&feed) else {
+            self.has_read_enough = true;
+            self.feed = Some(feed);
+            return false;
+        };
         self.has_read_enough = false;
         match self.preparer.next(&mut feed, self.dispatcher.unit_limits()) {
             Some(Ok(unit)) => self.dispatcher.offer(unit, now),
@@ -218,12 +219,6 @@ impl Task {
             false => self.feed = Some(feed),
         }
         true
-    }
-
-    /// Units take as much memory as they may: something is to be resolved first.
-    fn is_short_of_memory(&self) -> bool {
-        let limit_bytes = self.delivery.private_limit_bytes.load(Ordering::Relaxed);
-        self.delivery.private.used_bytes() > limit_bytes && !self.dispatcher.is_idle()
     }
 
     /// All units of a frame are made.
@@ -276,7 +271,7 @@ impl Task {
         let exporter = self.preparer.exporter.clone();
         let packed = batch.packed.take();
         self.packed_waiting.give_back(packed.as_ref().map_or(0, |it| it.copied_bytes));
-        let (sources, taken_bytes) = match &packed {
+        let (mut sources, taken_bytes) = match &packed {
             Some(packed) => (Vec::new(), packed.copied_bytes),
             None => (contents(&batch), packing_bytes(&batch, exporter.as_ref())),
         };
@@ -290,7 +285,16 @@ impl Task {
             self.delivery.health.note_begun(Instant::now());
         }
         let handle = self.sending.spawn(async move {
-            let pack = || pack(exporter.as_ref(), signal, items, sources, metadata);
+            let is_made_again = sources.iter().any(Content::is_let_go);
+            let _turn = OptionFuture::from(is_made_again.then(|| large_work.hold(taken_bytes)));
+            let _turn = _turn.await;
+            let mut made = Vec::new();
+            let pack = || {
+                for source in &mut sources {
+                    made.extend(source.restore()?);
+                }
+                pack(exporter.as_ref(), signal, items, sources, metadata)
+            };
             let pack = || large_work.on(batch_bytes, items as usize, pack);
             let packed = match packed.map_or_else(pack, Ok) {
                 Ok(packed) => Packed { ranges, ..packed },
@@ -332,6 +336,7 @@ impl Task {
             return self.hand_back(batch.units, reason);
         }
         let (was_packed, mut kept_bytes) = (packed.is_some(), 0);
+        let is_taken = outcome.is_taken();
         if outcome.is_taken() {
             let bytes = packed.map_or(0, |packed| packed.len_bytes as u64);
             self.delivery.stats.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -351,29 +356,10 @@ impl Task {
         }
         let returns = self.dispatcher.returns_rejections();
         messages::note_state(&self.delivery, self.dispatcher.state(), returns);
+        if !is_taken {
+            self.let_go_of_queue();
+        }
         self.apply(verdict);
-    }
-
-    /// Keeps the packed request for the next attempt, if memory allows it; if memory is short,
-    /// drops even inflated payloads. Returns the bytes that the request is charged.
-    fn keep_packed(&mut self, batch: &mut Batch<Lease>, packed: Option<Packed>) -> usize {
-        let limit_bytes = self.delivery.private_limit_bytes.load(Ordering::Relaxed);
-        if self.delivery.private.used_bytes() > limit_bytes {
-            let let_go = |any, unit: &mut Unit<Lease>| self.preparer.let_go(&mut unit.lease) | any;
-            if batch.units.iter_mut().fold(false, let_go) {
-                return 0;
-            }
-        }
-        let Some(packed) = packed else { return 0 };
-        let copied = packed.copied_bytes;
-        let limit_bytes = self.delivery.packed_limit_bytes.load(Ordering::Relaxed) as usize;
-        let waiting = self.packed_waiting.bytes() + copied;
-        if waiting > limit_bytes {
-            return 0;
-        }
-        self.packed_waiting.set(waiting);
-        batch.packed = Some(packed);
-        copied
     }
 
     fn apply(&mut self, verdict: Verdict<Lease>) {

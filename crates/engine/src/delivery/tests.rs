@@ -437,7 +437,7 @@ async fn what_is_inflated_and_waits_is_bounded() {
         let log = Arc::<Log<Entry>>::default();
         let delivery = delivery("busy", &log);
         let limit_bytes = may_wait * LEN_BYTES as u64;
-        delivery.private_limit_bytes.store(limit_bytes, Ordering::Relaxed);
+        delivery.private_limits.set(limit_bytes, u64::MAX, 1);
         for _ in 0..200 {
             let frame = Frame { payload: payload.clone(), ..frame(1, b"") };
             append_frame(&log, &[delivery.cursor], None, frame);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use sluice_flow::Exporter;
 use sluice_flow::dispatch::DispatchPolicy;
+use sluice_flow::overload::budget;
 use sluice_log::{Holding, Keep};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout_at;
@@ -122,6 +123,7 @@ impl Engine {
                 RunningDelivery::new(planned.clone(), Arc::new(delivery))
             });
             set_bounds(plan, planned, &running.delivery);
+            running.delivery.private_limits.stored.get_or_init(|| self.storage.memory.clone());
             let is_same = running.fingerprint == fingerprint
                 && running.plan.dispatch == planned.dispatch
                 && running.plan.metadata_keys == planned.metadata_keys;
@@ -255,7 +257,10 @@ fn set_bounds(plan: &Plan, planned: &DeliveryPlan, delivery: &Delivery) {
     delivery.sending_limit_bytes.store(sending_bytes, Ordering::Relaxed);
     delivery.common_sending_limit_bytes.store(common_sending_bytes, Ordering::Relaxed);
     let private_bytes = (plan.memory.backlog_bytes / 2).min(planned.lease_bytes) / 2;
-    delivery.private_limit_bytes.store(private_bytes, Ordering::Relaxed);
+    let all_bytes = plan.memory.backlog_bytes / 2;
+    delivery.private_limits.set(private_bytes, all_bytes, plan.deliveries.len());
+    let pool_bytes = budget::high_water(plan.memory.backlog_bytes);
+    delivery.private_limits.pool_bytes.store(pool_bytes, Ordering::Relaxed);
     let dead_letters_bytes =
         plan.disk.as_ref().map_or(plan.memory.dead_letters_bytes, |disk| disk.dead_letters_bytes);
     delivery.dead_letters.set_limit(dead_letters_bytes);

@@ -127,7 +127,7 @@ impl Engine {
         let shared_work = SharedWorkMemory::new(memory.shared_work_bytes, backlog.shared.clone());
         let (shared_work, large_work) = (Arc::new(shared_work), Arc::<LargeWork>::default());
         let (part, pool) = (shared_work.clone(), backlog.clone());
-        large_work.set_room(move || {
+        large_work.set_room(memory.shared_work_bytes, move || {
             part.limit_bytes.load(Ordering::Relaxed) + pool.lendable_bytes() as u64 / 2
         });
         let watcher = tokio::spawn(storage::watch(storage.clone(), backlog.clone()));

@@ -120,6 +120,11 @@ impl<L> Batcher<L> {
         Some(taken)
     }
 
+    pub(super) fn units_mut(&mut self) -> impl Iterator<Item = &mut Unit<L>> {
+        let open = self.open.values_mut().map(|(_, batch)| batch);
+        self.ready.iter_mut().chain(open).flat_map(|batch| &mut batch.units)
+    }
+
     /// Units that wait to be sent.
     pub(super) fn units_len(&self) -> usize {
         self.units

@@ -114,6 +114,12 @@ impl<L> Bisection<L> {
         self.suspects.is_empty() && self.refused.is_empty() && self.at_fault.is_empty()
     }
 
+    pub(super) fn units_mut(&mut self) -> impl Iterator<Item = &mut Unit<L>> {
+        let parts = self.suspects.iter_mut().flat_map(|part| &mut part.units);
+        let refused = self.refused.iter_mut().chain(&mut self.at_fault);
+        parts.chain(refused.flat_map(|it| &mut it.units))
+    }
+
     /// The next part to send.
     pub(super) fn pop(&mut self) -> Option<Batch<L>> {
         self.has_just_looked = false;

@@ -9,7 +9,7 @@ use super::batcher::{BatchPolicy, Batcher, Trigger};
 use super::bisection::{Bisection, Place, Refused};
 use super::concurrency::{Concurrency, ConcurrencyLimits};
 use super::retry::{self, Backoff, RetryPolicy};
-use super::{Batch, Unit};
+use super::{Batch, Cause, Unit};
 use crate::TakenShare;
 use crate::export::Outcome;
 
@@ -56,21 +56,6 @@ pub enum Verdict<L> {
     Divide { unit: Unit<L>, limits: SplitLimits, cause: Cause, reason: String },
     /// The units were refused for good, or given up.
     Dead { units: Vec<Unit<L>>, cause: Cause, reason: String },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    Rejected,
-    /// The backend failed over the units, and must not be sent them again.
-    Failed,
-    /// An item that is too large for the backend, or items below a header that is.
-    TooLarge,
-    /// `max_elapsed_time` would be exceeded.
-    GivenUp,
-    /// It failed once, and `retry_on_failure` is disabled. `asked`: the delay the backend wants.
-    NotRetried {
-        asked: Option<Duration>,
-    },
 }
 
 #[derive(Default)]
@@ -323,6 +308,12 @@ impl<L> Dispatcher<L> {
         let mut candidates = self.waiting.iter().take(SHED_CANDIDATES);
         let key = candidates.find(|(_, batch)| may_go(batch)).map(|(key, _)| *key)?;
         self.waiting.remove(&key)
+    }
+
+    /// All units that are not in flight.
+    pub fn queued_mut(&mut self) -> impl Iterator<Item = &mut Unit<L>> {
+        let waiting = self.waiting.values_mut().flat_map(|batch| &mut batch.units);
+        self.batcher.units_mut().chain(waiting).chain(self.bisection.units_mut())
     }
 
     /// Frees the slot of a batch that is handed back to its senders. This says nothing about the

@@ -61,7 +61,8 @@ impl PoolState {
     }
 }
 
-const fn high_water(bytes: u64) -> u64 {
+/// The part of a pool of this size above which deliveries shed, or make senders wait.
+pub const fn high_water(bytes: u64) -> u64 {
     bytes - bytes / RESERVE_PART
 }
 

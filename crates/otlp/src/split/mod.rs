@@ -14,7 +14,7 @@ use crate::Signal;
 use crate::wire::Result;
 pub use halving::Halving;
 use node::Node;
-pub use parts::{PartRef, Parts, Sizes};
+pub use parts::{Detached, PartRef, Parts, Sizes};
 
 /// The bounds of one part. `usize::MAX` is no bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,12 @@
 //! Finds the parts of a request one after another, keeping the exact size that each would have when
 //! encoded. A part is a place in the request: it takes memory of its own only once it is encoded.
 
+mod detached;
+
 use std::ops::Range;
 
 use bytes::Bytes;
+pub use detached::Detached;
 
 use super::SplitLimits;
 use super::node::{Node, Place};

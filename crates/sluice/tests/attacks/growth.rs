@@ -13,6 +13,7 @@ use crate::peers::{field, post, post_for_ever, post_head};
 use crate::scene::{DEAD_LOGS, ON_DISK, Scene};
 use crate::{LIMIT_MIB, THREADS, Target, config, withstand};
 
+const REQUESTS: &str = "sluice_delivery_requests_total";
 const SENT_ITEMS: &str = "otelcol_exporter_sent_log_records_total";
 
 withstand!(
@@ -23,11 +24,17 @@ withstand!(
     attributes_on_each_record_behind_the_log in
         Scene { faults: discarding, config: INSERT_BEHIND, ..DEAD_LOGS }
         .reaches(SENT_ITEMS, &[("pipeline", "logs/own")], 500e3),
+    large_requests_behind_the_log_of_many_pipelines in
+        Scene { faults: discarding, config: MANY_BEHIND, ..DEAD_LOGS }
+        .reaches(SENT_ITEMS, &[("pipeline", "logs/8")], 3.0),
+    large_requests_for_many_pipelines_whose_backend_is_dead in
+        Scene { config: MANY_BEHIND, ..DEAD_LOGS }
+        .reaches(REQUESTS, &[("pipeline", "logs/8"), ("outcome", "retry")], 1.0),
     records_that_are_refused in Scene { faults: refusing_all, ..DEAD_LOGS }
-        .reaches("sluice_delivery_requests_total", &[("outcome", "rejected")], 20.0),
+        .reaches(REQUESTS, &[("outcome", "rejected")], 20.0),
     records_that_are_refused_on_disk in
         Scene { faults: refusing_all, config: ON_DISK, ..DEAD_LOGS }
-        .reaches("sluice_delivery_requests_total", &[("outcome", "rejected")], 20.0),
+        .reaches(REQUESTS, &[("outcome", "rejected")], 20.0),
     records_as_text in Scene { config: TEXT, ..DEAD_LOGS }
         .reaches(SENT_ITEMS, &[("pipeline", "logs")], 1e6),
     letters_that_json_writes_as_six in Scene { config: JSON_FILE, ..DEAD_LOGS }
@@ -69,6 +76,22 @@ const INSERT_BEHIND: &str = concat!(
     logs/own: {receivers: [otlp], processors: [attributes], exporters: [otlp/dead]}"
 );
 
+/// Pipelines with a processor each. Behind the log each makes a request of its own.
+macro_rules! many_behind {
+    ($($number:literal)*) => {
+        concat!(
+            "processors:",
+            $("\n  attributes/", $number, ": {actions: [{key: k, value: ", $number, ", action: insert}]}",)*
+            "\nservice:\n  pipelines:",
+            $("\n    logs/", $number, ": {receivers: [otlp], processors: [attributes/", $number,
+              "], exporters: [otlp/dead]}",)*
+        )
+    };
+}
+
+const MANY_BEHIND: &str =
+    many_behind!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24);
+
 const TEXT: &str = "
 exporters:
   debug:
@@ -108,6 +131,14 @@ async fn attributes_on_each_record(target: Target) {
 
 async fn attributes_on_each_record_behind_the_log(target: Target) {
     post_packed(target, records(0, 1_000_000)).await;
+}
+
+async fn large_requests_behind_the_log_of_many_pipelines(target: Target) {
+    post_packed(target, records(3 << 20, 3)).await;
+}
+
+async fn large_requests_for_many_pipelines_whose_backend_is_dead(target: Target) {
+    post_packed(target, records(3 << 20, 3)).await;
 }
 
 async fn records_that_are_refused(target: Target) {
