@@ -26,8 +26,16 @@ pub(crate) struct LargeWork {
     ended: Condvar,
     /// None: there is room for all.
     room: OnceLock<Box<Room>>,
-    /// For what is made again to be sent, and its permits, each for [`PERMIT_BYTES`].
-    copies: OnceLock<(Semaphore, u32)>,
+    copies: OnceLock<Copies>,
+}
+
+/// Memory for large copies of requests in flight. Those of backends that take requests have some
+/// of their own: the other ones hold it until their timeouts.
+struct Copies {
+    healthy: Semaphore,
+    sick: Semaphore,
+    /// Permits of each, for [`PERMIT_BYTES`].
+    permits: u32,
 }
 
 const PERMIT_BYTES: u64 = 1 << 10;
@@ -55,16 +63,18 @@ impl LargeWork {
         let _ = self.room.set(Box::new(room));
         let permits = u32::try_from(copies_bytes / PERMIT_BYTES).unwrap_or(u32::MAX).max(1);
         let permits = permits.min(Semaphore::MAX_PERMITS as u32);
-        let _ = self.copies.set((Semaphore::new(permits as usize), permits));
+        let [healthy, sick] = [(); 2].map(|()| Semaphore::new(permits as usize));
+        let _ = self.copies.set(Copies { healthy, sick, permits });
     }
 
-    /// Waits for memory for what is made again to be sent, until it is dropped. First come, first
+    /// Waits for memory for a large copy that is sent, until it is dropped. First come, first
     /// served; what is larger than all of it goes alone.
-    pub(crate) async fn hold(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
-        let (copies, all) = self.copies.get()?;
-        let permits = u32::try_from(bytes as u64 / PERMIT_BYTES).unwrap_or(u32::MAX);
+    pub(crate) async fn hold(&self, bytes: usize, is_healthy: bool) -> Option<CopyTurn<'_>> {
+        let Copies { healthy, sick, permits } = self.copies.get()?;
+        let turns = if is_healthy { healthy } else { sick };
         // It is never closed.
-        copies.acquire_many(permits.min(*all)).await.ok()
+        let permit = turns.acquire_many(permits_of(bytes).min(*permits)).await.ok()?;
+        Some(CopyTurn(permit))
     }
 
     /// Works on this much. If it is large, another thread runs the other tasks of this one
@@ -97,6 +107,21 @@ impl LargeWork {
         drop(turns);
         self.ended.notify_all();
         Turn { work: self, bytes }
+    }
+}
+
+fn permits_of(bytes: usize) -> u32 {
+    u32::try_from(bytes as u64 / PERMIT_BYTES).unwrap_or(u32::MAX)
+}
+
+/// Memory for a copy, until this is dropped.
+pub(crate) struct CopyTurn<'a>(SemaphorePermit<'a>);
+
+impl CopyTurn<'_> {
+    /// Gives back all but these bytes.
+    pub(crate) fn lower(&mut self, bytes: usize) {
+        let more = self.0.num_permits().saturating_sub(permits_of(bytes) as usize);
+        drop(self.0.split(more));
     }
 }
 
@@ -213,17 +238,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_made_again_takes_turns_for_memory() {
+    async fn large_copies_take_turns_for_memory() {
         let large = LargeWork::default();
-        assert!(large.hold(1 << 40).await.is_none(), "there is no bound");
-        large.set_room(10_000, || 0);
-        let first = large.hold(6_000).await;
-        let beyond = large.hold(1 << 40);
+        assert!(large.hold(1 << 40, true).await.is_none(), "there is no bound");
+        large.set_room(10 << 10, || 0);
+        let mut first = large.hold(6 << 10, true).await.expect("there is room");
+        let beyond = large.hold(1 << 40, true);
         tokio::pin!(beyond);
-        assert!(beyond.as_mut().now_or_never().is_none() && first.is_some());
-        assert!(large.hold(2_000).now_or_never().is_none(), "it comes after that");
-        drop(first);
-        assert!(beyond.await.is_some() && large.hold(10_000).await.is_some());
+        assert!(beyond.as_mut().now_or_never().is_none());
+        assert!(large.hold(2 << 10, true).now_or_never().is_none(), "it comes after that");
+        assert!(large.hold(10 << 10, false).now_or_never().is_some(), "that of sick ones");
+        first.lower(1 << 10);
+        assert!(beyond.as_mut().now_or_never().is_none());
+        first.lower(0);
+        assert!(beyond.await.is_some());
+        assert!(large.hold(10 << 10, true).now_or_never().is_some());
     }
 
     #[tokio::test]

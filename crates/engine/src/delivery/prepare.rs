@@ -106,7 +106,10 @@ impl Preparer {
                 let restored = self.large_work.on(bytes, items, || {
                     lease.charged = lease.content.restore()?;
                     let bytes = lease.content.payload()?.bytes;
-                    parts.attached(&bytes).map_err(|error| cannot_cut(&error))
+                    let parts = parts.attached(&bytes).map_err(|error| cannot_cut(&error))?;
+                    let headers = self.memory.charge(parts.header_bytes());
+                    lease.headers = Some(Arc::new(Mutex::new(headers)));
+                    Ok(parts)
                 });
                 let parts = match restored {
                     Ok(parts) => PartsLeft::Here(parts),

@@ -15,7 +15,7 @@ use sluice_flow::hop::RangesTooLong;
 use sluice_flow::overload::Workload;
 use sluice_flow::{Outcome, Packed};
 use sluice_log::Next;
-use sluice_otlp::SplitLimits;
+use sluice_otlp::{Encoding, SplitLimits};
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 
@@ -27,7 +27,7 @@ use super::prepare::{Lease, Preparer, contents, dominant_header_bytes, pack};
 use super::sending::{can_be_cut, packing_bytes};
 use super::{Delivery, DeliveryId, Stop, messages, naming};
 use crate::large_work::requeue;
-use crate::private_memory::ChargedMemory;
+use crate::private_memory::{ChargedCopy, ChargedMemory};
 
 /// A task reads frames for this long, then looks at answers and lets other tasks run.
 const TURN: Duration = Duration::from_millis(10);
@@ -280,15 +280,19 @@ impl Task {
         let metadata = batch.units[0].lease.leased.entry.frame.metadata.clone();
         let (signal, items) = (self.delivery.signal, batch.items as u32);
         let (batch_bytes, large_work) = (batch.bytes, self.preparer.large_work.clone());
+        let share_bytes = self.delivery.sending_limit_bytes.load(Ordering::Relaxed);
+        let is_healthy = *self.dispatcher.state() == State::Open;
         // A probe is no sign of progress.
-        if self.in_flight.is_empty() && *self.dispatcher.state() == State::Open {
-            self.delivery.health.note_begun(Instant::now());
-        }
+        let is_first = self.in_flight.is_empty() && is_healthy;
         let handle = self.sending.spawn(async move {
-            let is_made_again = sources.iter().any(Content::is_let_go);
-            let _turn = OptionFuture::from(is_made_again.then(|| large_work.hold(taken_bytes)));
-            let _turn = _turn.await;
-            let mut made = Vec::new();
+            let is_large = taken_bytes as u64 > share_bytes;
+            let takes_turn = is_large || sources.iter().any(Content::is_let_go);
+            let turn = takes_turn.then(|| large_work.hold(taken_bytes, is_healthy));
+            let mut turn = OptionFuture::from(turn).await.flatten();
+            if is_first {
+                delivery.health.note_begun(Instant::now());
+            }
+            let mut made = Vec::<Arc<ChargedCopy>>::new();
             let pack = || {
                 for source in &mut sources {
                     made.extend(source.restore()?);
@@ -296,11 +300,17 @@ impl Task {
                 pack(exporter.as_ref(), signal, items, sources, metadata)
             };
             let pack = || large_work.on(batch_bytes, items as usize, pack);
-            let packed = match packed.map_or_else(pack, Ok) {
+            let mut packed = match packed.map_or_else(pack, Ok) {
                 Ok(packed) => Packed { ranges, ..packed },
                 Err(error) => return (None, error.into()),
             };
+            if !made.is_empty() && packed.encoding == Encoding::Identity {
+                // It may refer to what was made, of which it does not know that it is a copy.
+                packed.copied_bytes = made.iter().map(|copy| copy.bytes.len()).sum();
+            }
+            drop(made);
             delivery.lower(&mut charged, packed.copied_bytes);
+            turn.iter_mut().for_each(|turn| turn.lower(packed.copied_bytes));
             let timeout = exporter.timeout();
             let outcome = tokio::time::timeout(timeout, exporter.send(&packed)).await;
             let outcome = outcome.unwrap_or_else(|_| {

@@ -189,6 +189,11 @@ impl Parts {
         self.position.levels.is_empty()
     }
 
+    /// Bytes of the headers that the next part may share with those before it: copies.
+    pub fn header_bytes(&self) -> usize {
+        self.position.levels.iter().map(|level| level.header.len()).sum()
+    }
+
     /// Whether an element of `len` bytes and `items` items can be added within the limits.
     fn takes(&self, so_far: u32, len: usize, items: u32) -> bool {
         so_far as usize + items as usize <= self.limits.max_items

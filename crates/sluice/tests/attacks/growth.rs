@@ -29,7 +29,7 @@ withstand!(
         .reaches(SENT_ITEMS, &[("pipeline", "logs/8")], 3.0),
     large_requests_for_many_pipelines_whose_backend_is_dead in
         Scene { config: MANY_BEHIND, ..DEAD_LOGS }
-        .reaches(REQUESTS, &[("pipeline", "logs/8"), ("outcome", "retry")], 1.0),
+        .reaches(REQUESTS, &[("exporter", "otlp/dead"), ("outcome", "retry")], 3.0),
     records_that_are_refused in Scene { faults: refusing_all, ..DEAD_LOGS }
         .reaches(REQUESTS, &[("outcome", "rejected")], 20.0),
     records_that_are_refused_on_disk in
