@@ -53,6 +53,11 @@ pub trait Processor: Send + Sync {
 
     /// Hash of the processor's effect: the same for a configuration, over restarts and releases.
     fn fingerprint(&self) -> u64;
+
+    /// Whether it makes the same of a request each time, so that the result can be made again.
+    fn is_repeatable(&self) -> bool {
+        true
+    }
 }
 
 /// Ceilings of a batch. Zero means none.

@@ -19,7 +19,7 @@ use crate::entry::Entry;
 use crate::large_work::LargeWork;
 use crate::private_memory::{ChargedCopy, ChargedMemory, PrivateMemory};
 use crate::shared_work::Processed;
-use crate::steps::{self, Chain, Failure, Slices, Unprocessed, inflated};
+use crate::steps::{self, Chain, Failure, Slices, Step, Unprocessed, inflated};
 
 /// Units without a name are not sent with those that have one: a repeat could pass for known.
 const UNNAMED_GROUP: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -155,7 +155,7 @@ impl Preparer {
             let (path, content) = (feed.next_path - 1, Content::Whole(payload));
             let (leased, name) = (leased.clone(), self.name(&leased, path));
             // Of a slice, the steps make it of that alone.
-            let recipe = feed.slices.is_none().then(|| self.recipe(&leased, path));
+            let recipe = if feed.slices.is_none() { self.recipe(&leased, path) } else { None };
             let lease = Lease { leased, content, path, charged, headers: None, name, recipe };
             let cut = self.cut(lease, items, limits);
             let mut cut = cut.map_err(|reason| Unsendable::whole(frame, reason))?;
@@ -325,22 +325,24 @@ impl Preparer {
         }
     }
 
-    /// Bytes of its own that a delivery may have of a frame, beside those in the log.
+    /// Bytes of its own that a delivery may have of a frame, beside those in the log. Zero if it
+    /// could not let go of them.
     pub(crate) fn own_bytes(&self, entry: &Entry) -> usize {
         let payload = &entry.frame.payload;
-        let prepared = &entry.origin.prepared;
-        let mut paths = self.paths_of(entry).iter();
         let is_verbatim = payload.encoding == Encoding::Identity
             || self.exporter.passes_through() == Some(payload.encoding);
-        let is_stored = is_verbatim && paths.all(|path| path.remaining(prepared).is_empty());
-        if is_stored { 0 } else { payload.uncompressed_len_bytes }
+        let paths = self.paths_of(entry).iter();
+        let steps: Vec<_> = paths.flat_map(|path| path.remaining(&entry.origin.prepared)).collect();
+        let is_stored = is_verbatim && steps.is_empty();
+        if is_stored || !are_repeatable(&steps) { 0 } else { payload.uncompressed_len_bytes }
     }
 
-    fn recipe(&self, leased: &Arc<Leased>, path: usize) -> Arc<Recipe> {
+    fn recipe(&self, leased: &Arc<Leased>, path: usize) -> Option<Arc<Recipe>> {
         let chain = self.paths_of(&leased.entry).get(path);
         let prepared = &leased.entry.origin.prepared;
         let steps = chain.map(|chain| chain.remaining(prepared)).unwrap_or_default();
-        Arc::new(Recipe::new(leased.clone(), steps, self.memory.clone()))
+        let recipe = || Arc::new(Recipe::new(leased.clone(), steps.clone(), self.memory.clone()));
+        are_repeatable(&steps).then(recipe)
     }
 
     fn unit(&self, mut lease: Lease, items: u32, bytes: usize, alone: bool) -> Unit<Lease> {
@@ -423,6 +425,10 @@ impl Preparer {
 /// unit is too large, its parts would be so too, and each would repeat the headers.
 pub(super) fn dominant_header_bytes(unit: &Unit<Lease>) -> Option<usize> {
     unit.lease.content.dominant_header_bytes()
+}
+
+fn are_repeatable(steps: &[Arc<Step>]) -> bool {
+    steps.iter().all(|step| step.processor.is_repeatable())
 }
 
 /// A payload as a unit, or what it is cut into.
