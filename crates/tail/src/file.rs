@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::FileId;
@@ -23,13 +24,13 @@ pub(crate) enum Place {
 }
 
 pub(crate) struct File {
-    pub path: PathBuf,
+    pub path: Arc<Path>,
     /// The path at which it was known, until its file is verified.
-    pub known_path: Option<PathBuf>,
+    pub known_path: Option<Arc<Path>>,
     /// Where it can be opened after it left its path, if that is known.
-    pub moved: Option<PathBuf>,
+    pub moved: Option<Box<Path>>,
     /// The target, if the path is a link.
-    pub target: Option<PathBuf>,
+    pub target: Option<Arc<Path>>,
     pub inode: Inode,
     pub place: Place,
     pub open: Option<fs::File>,
@@ -78,7 +79,7 @@ pub(crate) struct File {
 }
 
 impl File {
-    pub(crate) fn new(path: PathBuf, inode: Inode, now: Instant) -> File {
+    pub(crate) fn new(path: Arc<Path>, inode: Inode, now: Instant) -> File {
         File {
             path,
             known_path: None,
@@ -114,7 +115,8 @@ impl File {
 
     pub(crate) fn known(known: Known) -> File {
         let Known { inode, path, head, mark, unread, sent } = known;
-        let (file, sent) = (File::new(path, inode, Instant::now()), sent.into_iter().collect());
+        let (file, sent) =
+            (File::new(path.into(), inode, Instant::now()), sent.into_iter().collect());
         let (is_identified, place, size) =
             (true, Place::Missing, mark.offset.saturating_add(unread));
         File { head, mark, sent, is_identified, place, size, known_unread: unread, ..file }
@@ -122,7 +124,7 @@ impl File {
 
     /// Without the ranges that were sent.
     pub(crate) fn known_at(&self, mark: Mark) -> Known {
-        let path = self.known_path.as_ref().unwrap_or(&self.path).clone();
+        let path = self.known_path.as_ref().unwrap_or(&self.path).to_path_buf();
         let unread = self.unread_behind(mark);
         Known { inode: self.inode, path, head: self.head, mark, unread, sent: Vec::new() }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::file::{File, Place};
@@ -36,7 +37,7 @@ impl Tail {
         for change in changes {
             match change {
                 Change::Written(path) => {
-                    if let Some(id) = self.by_path.get(&path) {
+                    if let Some(id) = self.by_path.get(&*path) {
                         self.wake(*id, now);
                     } else if self.options.exclude_older_than.is_some() {
                         // It is no longer too old.
@@ -148,8 +149,7 @@ impl Tail {
         unseen.into_iter().for_each(|id| self.leave(id, now));
         self.trim_missing();
         let targets = self.files.values().filter_map(|file| file.target.as_ref()?.parent());
-        let directories = directories.into_iter().chain(targets.map(Path::to_owned));
-        let directories: BTreeSet<PathBuf> = directories.collect();
+        directories.extend(targets.map(Path::to_owned));
         let has_new = self.watcher.watch(directories.into_iter());
         self.next_scan = match (self.watcher.is_complete(), has_new) {
             (true, false) => now + SCAN_INTERVAL,
@@ -163,7 +163,7 @@ impl Tail {
         let Some(file) = id.and_then(|id| self.files.get_mut(id)) else { return false };
         let is_passed = file.is_verified
             && file.place == Place::Listed
-            && file.path == path
+            && *file.path == *path
             && now < file.look_at;
         if is_passed {
             file.seen_at = self.looks;
@@ -187,7 +187,7 @@ impl Tail {
         let before = self.by_path.get(path).copied();
         if let Some(id) = before.filter(|id| {
             let file = &self.files[id];
-            file.path == path && (file.inode != inode || !metadata.is_file())
+            *file.path == *path && (file.inode != inode || !metadata.is_file())
         }) {
             self.leave(id, now);
         }
@@ -199,7 +199,7 @@ impl Tail {
             return;
         };
         let file = &self.files[&id];
-        if file.place == Place::Listed && file.path != path {
+        if file.place == Place::Listed && *file.path != *path {
             if is_at(&file.path, inode) {
                 // Another name of the same file.
                 return;
@@ -213,7 +213,7 @@ impl Tail {
                 file.known_path = Some(path);
             }
         }
-        if self.files[&id].path != path || before != Some(id) {
+        if *self.files[&id].path != *path || before != Some(id) {
             self.set_path(id, path, now);
         }
         let (looks, look_at) = (self.looks, self.next_look_at(self.files[&id].active, now));
@@ -246,10 +246,10 @@ impl Tail {
             return;
         }
         let id = self.new_id();
-        let mut file = File::new(path.to_owned(), inode, now);
+        let mut file = File::new(path.into(), inode, now);
         file.seen_at = self.looks;
         file.size = metadata.len();
-        self.files.insert(id, file);
+        self.files.insert(id, Box::new(file));
         self.by_inode.insert(inode, id);
         self.set_path(id, path, now);
         if self.begins_at_end && metadata.len() > 0 {
@@ -289,13 +289,13 @@ impl Tail {
     fn set_path(&mut self, id: FileId, path: &Path, now: Instant) {
         self.unset_path(id);
         let Some(file) = self.files.get_mut(&id) else { return };
-        file.path = path.to_owned();
+        file.path = path.into();
         (file.target, file.moved) = (None, None);
         if fs::symlink_metadata(path).is_ok_and(|it| it.is_symlink()) {
-            file.target = fs::canonicalize(path).ok();
+            file.target = fs::canonicalize(path).ok().map(Arc::from);
         }
-        let target = file.target.clone();
-        self.by_path.insert(path.to_owned(), id);
+        let (shared, target) = (file.path.clone(), file.target.clone());
+        self.by_path.insert(shared, id);
         if let Some(target) = target {
             self.by_path.entry(target).or_insert(id);
             // The target's directory has to be watched too.

@@ -23,7 +23,7 @@ impl Tail {
         let Some(file) = self.files.get_mut(&id) else { return };
         if file.open.is_none() {
             match moved(file) {
-                Ok(moved) => file.moved = moved,
+                Ok(moved) => file.moved = moved.map(PathBuf::into_boxed_path),
                 Err(error) => {
                     self.failed(id, &error, now);
                     return;
@@ -172,7 +172,7 @@ impl Tail {
         let settled = |(_, id): &&(u64, FileId)| self.files[id].begun.is_empty();
         let oldest: Vec<FileId> =
             orders(self).iter().filter(settled).take(count).map(|(_, id)| *id).collect();
-        let example = self.files.get(oldest.first()?)?.path.clone();
+        let example = self.files.get(oldest.first()?)?.path.to_path_buf();
         for id in &oldest {
             self.set_present(*id);
             self.forget(*id);
@@ -224,7 +224,7 @@ impl Tail {
         for id in open.into_iter().take(excess) {
             let Some(file) = self.files.get_mut(&id) else { continue };
             if file.moved.as_ref().is_none_or(|path| !is_at(path, file.inode)) {
-                file.moved = moved(file).ok().flatten();
+                file.moved = moved(file).ok().flatten().map(PathBuf::into_boxed_path);
             }
             if file.moved.is_some() {
                 self.close(id);

@@ -171,7 +171,7 @@ impl Tail {
     fn may_go_on(&self, content: &File, at: &File, names: &[PathBuf]) -> bool {
         content.head.len as usize >= self.options.head_bytes
             || content.inode.number == at.inode.number
-            || names.contains(&content.path)
+            || names.iter().any(|name| **name == *content.path)
     }
 
     /// The content `known` goes on in the file of `id`, which is forgotten.
@@ -188,7 +188,7 @@ impl Tail {
         let is_identified = true;
         let (path, target) = (file.path.clone(), file.target.clone());
         self.by_inode.insert(file.inode, known);
-        *content = File { mark, begun, sent, head, is_identified, held: None, ..file };
+        **content = File { mark, begun, sent, head, is_identified, held: None, ..*file };
         for path in std::iter::once(path).chain(target) {
             self.by_path.entry(path).or_insert(known);
         }
@@ -251,7 +251,7 @@ impl Tail {
     fn originals(&self, path: &Path) -> Vec<FileId> {
         let paths = derived_from(path);
         let mut found: Vec<FileId> =
-            paths.iter().filter_map(|path| self.by_path.get(path).copied()).collect();
+            paths.iter().filter_map(|path| self.by_path.get(&**path).copied()).collect();
         found.extend(self.away.iter().filter(|id| {
             self.files.get(id).is_some_and(|file| file.path.parent() == path.parent())
         }));
@@ -291,7 +291,7 @@ impl Tail {
         file.size = file.mark.offset.saturating_add(file.known_unread);
         file.is_gzip = false;
         let is_open = next.open.is_some();
-        self.files.insert(new, next);
+        self.files.insert(new, Box::new(next));
         if is_open {
             self.note_open(new);
         }
@@ -329,7 +329,7 @@ fn begins_as(original: &File, head: &[u8]) -> io::Result<bool> {
     }
     let opened = match &original.open {
         Some(open) => open.try_clone(),
-        None => fs::File::open(original.moved.as_ref().unwrap_or(&original.path)),
+        None => fs::File::open(original.moved.as_deref().unwrap_or(&original.path)),
     };
     let opened = match opened {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),

@@ -116,7 +116,7 @@ impl Journal {
 }
 
 fn identified(tail: &Tail) -> impl Iterator<Item = (FileId, &File)> {
-    tail.files.iter().filter(|(_, file)| file.is_identified).map(|(id, file)| (*id, file))
+    tail.files.iter().filter(|(_, file)| file.is_identified).map(|(id, file)| (*id, &**file))
 }
 
 /// The place up to which a content is resolved.

@@ -39,7 +39,8 @@ mod window;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::fs;
 use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use charset::Charset;
@@ -130,10 +131,10 @@ pub struct Counts {
 /// Files that are tailed. Blocks on the disk: for a thread of its own.
 pub struct Tail {
     options: Options,
-    files: HashMap<FileId, File>,
+    files: HashMap<FileId, Box<File>>,
     by_inode: HashMap<Inode, FileId>,
     /// Paths, and the targets of links, of files that are there.
-    by_path: HashMap<PathBuf, FileId>,
+    by_path: HashMap<Arc<Path>, FileId>,
     /// Contents without a file, by their heads.
     missing: HashMap<Head, Vec<FileId>>,
     /// The same in the order in which they were lost.
@@ -222,7 +223,7 @@ impl Tail {
         self.by_inode.insert(known.inode, id);
         let mut file = File::known(known);
         file.begun = begun.into();
-        self.files.insert(id, file);
+        self.files.insert(id, Box::new(file));
         self.set_missing(id);
         id
     }
@@ -340,7 +341,7 @@ impl Tail {
 
     /// All contents with the marks up to which they are resolved.
     pub fn known(&self) -> Vec<Known> {
-        let known = |file: &File| file.known_with_sent(resolved_mark(file));
+        let known = |file: &Box<File>| file.known_with_sent(resolved_mark(file));
         self.files.values().filter(|it| it.is_identified).map(known).collect()
     }
 
@@ -366,7 +367,7 @@ impl Tail {
 
     /// The path at which the content was seen last.
     pub fn path(&self, id: FileId) -> Option<&std::path::Path> {
-        self.files.get(&id).map(|file| file.path.as_path())
+        self.files.get(&id).map(|file| &*file.path)
     }
 
     /// The open file.
@@ -386,7 +387,7 @@ impl Tail {
     /// Those of a compressed file are compressed. Looks at every file that is known.
     pub fn unread_bytes(&self) -> u64 {
         let there = self.files.values().filter(|file| file.place != Place::Missing);
-        there.map(File::unread).fold(0, u64::saturating_add)
+        there.map(|file| file.unread()).fold(0, u64::saturating_add)
     }
 
     /// Looks how large open files are, for a last checkpoint.

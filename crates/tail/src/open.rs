@@ -17,7 +17,7 @@ impl Tail {
         if file.open.is_some() {
             return true;
         }
-        let opened = fs::File::open(file.moved.as_ref().unwrap_or(&file.path));
+        let opened = fs::File::open(file.moved.as_deref().unwrap_or(&file.path));
         let compression = self.options.compression;
         let opened = opened.and_then(|open| {
             let is_gzip = is_gzip(compression, &open)?;

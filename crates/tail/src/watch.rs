@@ -1,6 +1,5 @@
 //! Changes in directories, as the kernel tells them.
 
-use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,9 +22,9 @@ const REMOTE: [i64; 8] = [
 
 pub(crate) struct Watcher {
     fd: Option<OwnedFd>,
-    /// The paths of each watch: links may lead to one directory by several.
-    directories: HashMap<i32, Vec<PathBuf>>,
-    by_path: HashMap<PathBuf, i32>,
+    /// Watches and their paths, in order: links may lead to one directory by several. There may be
+    /// as many as files, so each path stands here once.
+    directories: Vec<(i32, Box<Path>)>,
     /// All directories tell their changes. If not, files are looked at again and again.
     is_complete: bool,
 }
@@ -53,7 +52,7 @@ impl Watcher {
             .ok()
         });
         let is_complete = fd.is_some();
-        Watcher { fd, directories: HashMap::new(), by_path: HashMap::new(), is_complete }
+        Watcher { fd, directories: Vec::new(), is_complete }
     }
 
     pub(crate) fn is_complete(&self) -> bool {
@@ -68,9 +67,7 @@ impl Watcher {
     /// looked into again.
     pub(crate) fn watch(&mut self, directories: impl Iterator<Item = PathBuf>) -> bool {
         let Some(fd) = &self.fd else { return false };
-        let mut has_new = false;
-        let before = std::mem::take(&mut self.by_path);
-        self.directories.clear();
+        let mut watched = Vec::new();
         self.is_complete = true;
         let flags = WatchFlags::MODIFY
             | WatchFlags::CREATE
@@ -83,13 +80,8 @@ impl Watcher {
         for path in directories {
             match inotify::add_watch(fd, &path, flags) {
                 Ok(watch) => {
-                    let paths = self.directories.entry(watch).or_default();
-                    if !paths.contains(&path) {
-                        paths.push(path.clone());
-                    }
-                    has_new |= before.get(&path) != Some(&watch);
-                    self.by_path.insert(path.clone(), watch);
                     self.is_complete &= !is_remote(&path);
+                    watched.push((watch, path.into_boxed_path()));
                 }
                 Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => {}
                 Err(error) => {
@@ -102,11 +94,22 @@ impl Watcher {
                 }
             }
         }
-        let gone = before.into_values().filter(|watch| !self.directories.contains_key(watch));
-        for watch in gone.collect::<std::collections::HashSet<_>>() {
+        watched.sort_unstable();
+        watched.dedup();
+        watched.shrink_to_fit();
+        let before = std::mem::replace(&mut self.directories, watched);
+        let mut gone: Vec<i32> = before.iter().map(|(watch, _)| *watch).collect();
+        gone.dedup();
+        for watch in gone.into_iter().filter(|watch| self.paths_of(*watch).next().is_none()) {
             let _ = inotify::remove_watch(fd, watch);
         }
-        has_new
+        self.directories.iter().any(|it| before.binary_search(it).is_err())
+    }
+
+    fn paths_of(&self, watch: i32) -> impl Iterator<Item = &Path> {
+        let first = self.directories.partition_point(|(it, _)| *it < watch);
+        let of_watch = self.directories[first..].iter().take_while(move |(it, _)| *it == watch);
+        of_watch.map(|(_, path)| &**path)
     }
 
     /// Takes the changes that were told.
@@ -123,11 +126,8 @@ impl Watcher {
                 tell(Change::Unknown);
                 continue;
             }
-            let (Some(name), Some(paths)) = (event.file_name(), self.directories.get(&event.wd()))
-            else {
-                continue;
-            };
-            for directory in paths {
+            let Some(name) = event.file_name() else { continue };
+            for directory in self.paths_of(event.wd()) {
                 let path = join(directory, OsStr::from_bytes(name.to_bytes()));
                 let is_written = flags.contains(ReadFlags::MODIFY);
                 tell(if is_written { Change::Written(path) } else { Change::Named(path) });

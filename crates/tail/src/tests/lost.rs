@@ -67,7 +67,7 @@ fn a_file_that_cannot_be_opened_is_not_tried_at_each_look() {
     scene.append("a.log", "a1\n");
     scene.look();
     let path = scene.path("a.log");
-    let id = *scene.tail().by_path.get(&path).expect("is found");
+    let id = *scene.tail().by_path.get(&*path).expect("is found");
     scene.tail().close(id);
     scene.remove("a.log");
     // A loop: lacking rights would not stop a test that runs as root.

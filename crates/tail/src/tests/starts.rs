@@ -107,7 +107,7 @@ fn a_file_that_cannot_be_compared_is_not_taken_for_a_new_one() {
     let (path, now) = (scene.path("a"), scene.now);
     let tail = scene.tail();
     let unreadable = fs::File::options().append(true).open(&path).expect("opens");
-    let at = File::new(path, tail.known()[0].inode, now);
+    let at = File::new(path.into(), tail.known()[0].inode, now);
     let found = tail.find_missing(&unreadable, false, b"a1\n", &at);
     assert!(found.is_err(), "{found:?}");
 }
