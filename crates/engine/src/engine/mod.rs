@@ -185,7 +185,7 @@ impl Engine {
 
     async fn reload_uncounted(&mut self, plan: Plan) -> Result<()> {
         self.storage.check_reload(&plan)?;
-        self.hand_on_counters(&plan);
+        self.hand_on_steps(&plan);
         let applied = self.apply(&plan).await;
         let in_force = if applied.is_ok() { Some(plan) } else { self.plan.take() };
         if let (Err(_), Some(old)) = (&applied, &in_force)
@@ -215,6 +215,7 @@ impl Engine {
     async fn apply(&mut self, plan: &Plan) -> Result<()> {
         let extensions = Extensions::build(&plan.extensions)?;
         let exporters = self.build_exporters(plan, &extensions).await?;
+        start_processors(plan).await?;
         let dead_letters = self.open_dead_letters(plan).await?;
         let bound = self.bind_receivers(plan).await?;
         self.apply_admin(plan).await?;
@@ -250,12 +251,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Processors of the same name count on.
-    fn hand_on_counters(&self, plan: &Plan) {
+    /// Processors of the same name count on, and unchanged ones go on with what they have running.
+    fn hand_on_steps(&self, plan: &Plan) {
         let old = self.plan.iter().flat_map(|plan| &plan.steps);
         for (key, old) in old {
             if let Some(new) = plan.steps.get(key) {
                 new.counters.store(old.counters.load_full());
+                let running = old.processor.running();
+                if let Some(running) = running.filter(|_| old.fingerprint == new.fingerprint) {
+                    new.processor.take_over(running);
+                }
             }
         }
     }
@@ -317,6 +322,23 @@ impl Engine {
             metrics: plan.metrics.clone(),
         }));
     }
+}
+
+/// All processors wait together, each as long as it has to.
+async fn start_processors(plan: &Plan) -> Result<()> {
+    let mut starting = JoinSet::new();
+    for step in plan.steps.values() {
+        let (id, place, started) = (step.id.clone(), step.place.clone(), step.processor.start());
+        starting.spawn(async move {
+            let failed = |reason| StartError::of(Class::Processor, &id, &place, reason);
+            started.await.map_err(failed)
+        });
+    }
+    while let Some(started) = starting.join_next().await {
+        // One that panics has said so.
+        started.unwrap_or(Ok(()))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
