@@ -155,7 +155,7 @@ fn mistakes_are_named_where_they_are() {
         ("exporters: [otlp]", "exporters: [otlp/a]", "15:19", &["otlp/a"]),
         ("    traces:", "    trace:", "13:5", &["trace", "traces"]),
         ("insecure: true", "insecure: maybe", "10:17", &["maybe", "true"]),
-        ("service:", "processors:\n  k8sattributes:\nservice:", "12:3", &["k8sattributes"]),
+        ("service:", "processors:\n  transform:\nservice:", "12:3", &["transform"]),
         (
             "      insecure: true\nservice:\n",
             &client_auth,
