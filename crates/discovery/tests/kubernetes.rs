@@ -155,7 +155,7 @@ async fn targets_follow_the_objects() {
         "http": {"paths": [{"path": "/p", "pathType": "Prefix", "backend": backend}]}}]}});
     let ingresses = "/apis/networking.k8s.io/v1/namespaces/default/ingresses";
     cluster.create(ingresses, ingress).await;
-    until(&mut discovery, 5, &["ingress_path"], &["x.example.com:80 /p"]).await;
+    until(&mut discovery, 5, &["ingress_path"], &["x.example.com /p"]).await;
 
     cluster.kill_api();
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -180,5 +180,5 @@ async fn permissions_that_come_later_are_enough() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(targets(&discovery, 0, &[]).is_empty());
     cluster.allow("pods", "", "pods").await;
-    until(&mut discovery, 0, &["pod_name"], &["10.0.0.1:80 a"]).await;
+    until(&mut discovery, 0, &["pod_name"], &["10.0.0.1 a"]).await;
 }

@@ -152,7 +152,14 @@ impl Server {
                 who.password = Some(password.into());
             }
             Credentials::TokenFile(path) => {
-                who.token_file = Some(path.to_string_lossy().into_owned());
+                let text = String::from_utf8(read(&path)?);
+                let text = text.map_err(|_| format!("{} is not UTF-8 text", path.display()))?;
+                // kube takes the file as it is: a line's end would not be a header's.
+                if text.trim() == text {
+                    who.token_file = Some(path.to_string_lossy().into_owned());
+                } else {
+                    who.token = Some(text.trim().to_owned().into());
+                }
             }
             Credentials::Header(mut value) => {
                 value.set_sensitive(true);

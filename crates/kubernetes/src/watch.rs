@@ -255,3 +255,6 @@ impl Watch {
 fn not_understood(error: &serde_json::Error) -> Failure {
     Failure::Other(format!("the answer cannot be understood: {error}"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -387,4 +387,45 @@ mod tests {
         }
         engine.shutdown(Duration::ZERO).await;
     }
+
+    fn plan_with_pods(options: &str, more: &str) -> Plan {
+        let text = format!(
+            "receivers: {{otlp: {{protocols: {{grpc: {{endpoint: '127.0.0.1:0'}}}}}}}}\n\
+             processors: {{k8s_attributes: {{{options}}}, batch: {{{more}}}}}\n\
+             exporters: {{nop: {{}}}}\n\
+             service:\n  telemetry: {{metrics: {{level: none}}}}\n  \
+             pipelines: {{logs: {{receivers: [otlp], processors: [k8s_attributes, batch], \
+             exporters: [nop]}}}}\n"
+        );
+        let (plan, diagnostics) = crate::plan::load(&[format!("yaml:{text}")], &SystemEnvironment);
+        plan.unwrap_or_else(|| panic!("{}", diagnostics.render(false)))
+    }
+
+    /// Guarantee: a processor that is not ready in time keeps an engine from starting, and says why.
+    #[tokio::test]
+    async fn a_processor_that_is_not_ready_is_named() {
+        let waits = "wait_for_metadata: true, wait_for_metadata_timeout: 300ms";
+        let error = Engine::start(plan_with_pods(waits, ""), None).await.err();
+        let error = error.expect("has no cluster").to_string();
+        assert!(error.starts_with("processor k8s_attributes (yaml:"), "{error}");
+        assert!(error.contains("no metadata of Kubernetes within 300ms"), "{error}");
+    }
+
+    /// Guarantee: a reload that leaves a processor as it is leaves what it has running.
+    #[tokio::test]
+    async fn an_unchanged_processor_goes_on_with_what_it_has_running() {
+        let mut engine = Engine::start(plan_with_pods("", ""), None).await.expect("starts");
+        let running = |engine: &Engine| {
+            let plan = engine.plan.as_ref().expect("is applied");
+            let step = plan.steps.values().find(|step| step.id == "k8s_attributes");
+            step.and_then(|step| step.processor.running()).expect("runs")
+        };
+        let first = running(&engine);
+        engine.reload(plan_with_pods("", "timeout: 1s")).await.expect("reloads");
+        assert!(Arc::ptr_eq(&first, &running(&engine)));
+        let changed = plan_with_pods("filter: {namespace: a}", "");
+        engine.reload(changed).await.expect("reloads");
+        assert!(!Arc::ptr_eq(&first, &running(&engine)));
+        engine.shutdown(Duration::ZERO).await;
+    }
 }

@@ -20,11 +20,11 @@ const START: Duration = Duration::from_secs(90);
 
 /// Tokens of users, as [`Cluster::kubeconfig`] takes them. The first one may do everything, the
 /// others what a test allows them.
-pub const ADMIN: &str = "admin-token";
-pub const LIMITED: &str = "limited-token";
+pub(crate) const ADMIN: &str = "admin-token";
+pub(crate) const LIMITED: &str = "limited-token";
 const USERS: &str = "admin-token,admin,1,\"system:masters\"\nlimited-token,limited,2\n";
 
-pub struct Cluster {
+pub(crate) struct Cluster {
     folder: TempDir,
     api_server: PathBuf,
     ports: Ports,
@@ -42,7 +42,7 @@ struct Ports {
 
 impl Cluster {
     /// `components`: the paths of etcd and of the API server.
-    pub async fn start(components: [PathBuf; 2]) -> Cluster {
+    pub(crate) async fn start(components: [PathBuf; 2]) -> Cluster {
         let folder = tempfile::tempdir().expect("a directory");
         let path = folder.path();
         let [etcd, api_server] = components;
@@ -61,7 +61,7 @@ impl Cluster {
     }
 
     /// Starts the API server, on the same port as before.
-    pub async fn start_api(&mut self) {
+    pub(crate) async fn start_api(&mut self) {
         let path = self.folder.path();
         let log = std::fs::File::create(path.join("api.log")).expect("a file");
         let flag = |name: &str, file: &str| format!("--{name}={}", path.join(file).display());
@@ -96,25 +96,25 @@ impl Cluster {
     }
 
     /// Kills the API server; its store goes on.
-    pub fn kill_api(&mut self) {
+    pub(crate) fn kill_api(&mut self) {
         self.running.take().iter_mut().for_each(end);
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         Cluster::url_of(self.ports.api)
     }
 
-    pub fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.ports.api
     }
 
     /// The certificate that the API server has made for itself.
-    pub fn authority(&self) -> PathBuf {
+    pub(crate) fn authority(&self) -> PathBuf {
         self.folder.path().join("certs/apiserver.crt")
     }
 
     /// A kubeconfig for a token.
-    pub fn kubeconfig(&self, token: &str) -> PathBuf {
+    pub(crate) fn kubeconfig(&self, token: &str) -> PathBuf {
         let text = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "c",
             "clusters": [{"name": "c", "cluster": {
@@ -128,22 +128,22 @@ impl Cluster {
     }
 
     /// Creates an object in a collection: `/api/v1/namespaces/default/pods`.
-    pub async fn create(&self, path: &str, object: Value) -> Value {
+    pub(crate) async fn create(&self, path: &str, object: Value) -> Value {
         self.ask(Method::POST, path, "application/json", &object).await
     }
 
     /// Changes the fields of an object or of its status.
-    pub async fn patch(&self, path: &str, change: Value) -> Value {
+    pub(crate) async fn patch(&self, path: &str, change: Value) -> Value {
         self.ask(Method::PATCH, path, "application/merge-patch+json", &change).await
     }
 
-    pub async fn delete(&self, path: &str) {
+    pub(crate) async fn delete(&self, path: &str) {
         let options = json!({"gracePeriodSeconds": 0});
         self.ask(Method::DELETE, path, "application/json", &options).await;
     }
 
     /// Creates a pod in a namespace, with this address if there is one. Returns its UID.
-    pub async fn pod(&self, namespace: &str, mut pod: Value, address: &str) -> String {
+    pub(crate) async fn pod(&self, namespace: &str, mut pod: Value, address: &str) -> String {
         if pod["spec"]["containers"].is_null() {
             pod["spec"]["containers"] = json!([{"name": "main", "image": "example.com/app:1.0"}]);
         }
@@ -159,7 +159,7 @@ impl Cluster {
     }
 
     /// Lets the limited user list and watch a kind of objects in all namespaces.
-    pub async fn allow(&self, name: &str, group: &str, resource: &str) {
+    pub(crate) async fn allow(&self, name: &str, group: &str, resource: &str) {
         const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
         let rule = json!({"apiGroups": [group], "resources": [resource],
             "verbs": ["list", "watch"]});
