@@ -120,11 +120,11 @@ impl Query {
 
     /// The path of a watch of changes since a version. The API server ends it after `seconds`.
     pub(crate) fn watch(&self, version: &str, seconds: u64) -> String {
+        let mut path = self.path();
         let version = utf8_percent_encode(version, PLAIN);
-        format!(
-            "{}watch=true&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds={seconds}",
-            self.path()
-        )
+        let _ = write!(path, "watch=true&allowWatchBookmarks=true&resourceVersion={version}");
+        let _ = write!(path, "&timeoutSeconds={seconds}");
+        path
     }
 
     /// The media types of a page and of a watch.

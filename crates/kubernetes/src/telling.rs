@@ -1,6 +1,6 @@
 //! Tells once that a watch fails, and once that it works again.
 
-/// What was told of one watch.
+/// Remembers of one watch that a failure was told.
 pub struct Telling {
     what: String,
     reason: Option<String>,

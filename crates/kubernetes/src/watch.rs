@@ -225,7 +225,7 @@ impl Watch {
         }
     }
 
-    /// What fails, why, and what helps.
+    /// The cause of a failure, and the remedy if we know one.
     fn reason(&self, failure: &Failure) -> String {
         let query = &self.query;
         match failure {

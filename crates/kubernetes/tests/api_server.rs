@@ -115,7 +115,7 @@ impl Sink<Partial> for Into {
     }
 }
 
-/// What a watch knows, while it runs.
+/// A watch that runs until it is dropped, and the objects that it knows.
 struct Watched {
     state: Arc<Mutex<State>>,
     task: JoinHandle<()>,

@@ -31,7 +31,7 @@ pub struct Built {
 /// The changed request; nothing if it stays as it is. Or it would take more memory than it may.
 pub type Edited = Result<Result<Option<Bytes>, Beyond>, Malformed>;
 
-/// What a processor has running: see [`Processor::running`].
+/// The running part of a processor: see [`Processor::running`].
 pub type RunningState = Arc<dyn Any + Send + Sync>;
 
 /// Edits one request after another. Keeps nothing of them.
@@ -65,12 +65,12 @@ pub trait Processor: Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// What it has running, for its successor after a reload.
+    /// Its running part, for its successor after a reload.
     fn running(&self) -> Option<RunningState> {
         None
     }
 
-    /// Goes on with what a processor of the same fingerprint has running, instead of starting it.
+    /// Goes on with the running part of a processor with the same fingerprint.
     fn take_over(&self, _running: RunningState) {}
 }
 

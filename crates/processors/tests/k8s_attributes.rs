@@ -145,8 +145,8 @@ async fn of_pod(uids: &str) {
                 wait_for_metadata: true\n\
                 wait_for_metadata_timeout: 60s\n\
                 extract:\n  \
-                metadata: [k8s.pod.name, k8s.deployment.name, k8s.deployment.uid, k8s.node.uid,\n    \
-                container.image.tag]\n  \
+                metadata: [k8s.pod.name, k8s.deployment.name, k8s.deployment.uid,\n    \
+                k8s.node.uid, container.image.tag]\n  \
                 labels: [{key: team, from: namespace, tag_name: team}]\n  \
                 annotations: [{key: owner, from: deployment, tag_name: owner}]\n\
                 pod_association:\n\

@@ -401,7 +401,7 @@ mod tests {
         plan.unwrap_or_else(|| panic!("{}", diagnostics.render(false)))
     }
 
-    /// Guarantee: a processor that is not ready in time keeps an engine from starting, and says why.
+    /// Guarantee: an engine starts only with processors that are ready, and names one that is not.
     #[tokio::test]
     async fn a_processor_that_is_not_ready_is_named() {
         let waits = "wait_for_metadata: true, wait_for_metadata_timeout: 300ms";

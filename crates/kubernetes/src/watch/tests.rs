@@ -29,7 +29,7 @@ impl ServerSource for At {
     }
 }
 
-/// What a sink was told, as lines.
+/// A sink that keeps lines of all that it is told.
 #[derive(Clone, Default)]
 struct Told(Arc<Mutex<Vec<String>>>);
 

@@ -26,7 +26,7 @@ pub(super) enum Source {
 pub(super) struct Association(pub(super) Vec<Source>);
 
 /// A hash of facts that lead to one pod. Hash keys are drawn at random and 128 bits are enough for
-/// two sets of facts not to meet, whoever chooses them; texts would take ten times the memory.
+/// two sets of facts not to meet, also if an attacker chooses them. Texts take ten times as much.
 pub(super) type Identifier = u128;
 
 static KEYS: LazyLock<[RandomState; 2]> =
@@ -54,7 +54,7 @@ impl std::hash::Hash for Facts<'_> {
     }
 }
 
-/// What a resource says of its pod.
+/// The pod of a resource, as the resource and its sender tell it.
 pub(super) struct Identified {
     pub(super) identifier: Identifier,
     /// The address that counts as the sender's.

@@ -272,7 +272,7 @@ fn escaped(value: &str) -> String {
 
 fn read_associations(fields: &mut Fields<'_>) -> Vec<Association> {
     let doc = "Rules by which a pod is found. The first one all of whose sources are there counts. \
-               Unset: `k8s.pod.ip`, `ip`, the sender's address, or `host.name` if it is an address.";
+               Unset: `k8s.pod.ip`, `ip`, the sender's address, `host.name` if that is one.";
     let associations = fields.sections("pod_association", doc, |fields| {
         let doc = "Facts that the pod must all have; at most 4.";
         let sources = fields.sections("sources", doc, read_source);

@@ -1,4 +1,4 @@
-//! What a resource gets.
+//! Adds to a resource the attributes of its pod and of the objects around that.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is kept of a pod: the attributes that it gives, and how it is recognised.
+//! Pods as they are kept: the attributes that they give, and how they are recognised.
 
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use super::association::{Association, HOST_NAME, Identifier, POD_IP, POD_UID, So
 use super::image::{Image, canonical};
 use super::rules::{Attributes, From, MetadataField, Rules, Text, set};
 
+const CONTAINER_ID: &str = "container.id";
 /// Pods with this annotation are left out.
 const IGNORE: &str = "opentelemetry.io/k8s-processor/ignore";
 /// A job of a cron job has the minute for which it was planned in its name. A number that is
@@ -32,7 +33,7 @@ pub(super) struct Pod {
     pub(super) is_ignored: bool,
 }
 
-/// What is kept of a container.
+/// A container as it is kept.
 pub(super) struct Container {
     pub(super) name: Text,
     pub(super) image_name: Option<Text>,
@@ -48,7 +49,7 @@ pub(super) struct Status {
     pub(super) digest: Option<Text>,
 }
 
-/// What decides what is kept of a pod.
+/// The options and other objects that decide what is kept of a pod.
 pub(super) struct Keeping<'a> {
     pub(super) rules: &'a Rules,
     pub(super) associations: &'a [Association],
@@ -213,7 +214,7 @@ impl Keeping<'_> {
         };
         if let Some(parent) = parent {
             add(name_field, &parent);
-            // What has made the owner says more than the owner.
+            // The owner's owner says more than the owner.
             add(ServiceName, &parent);
         }
         if let Some(uid) = uid {
@@ -287,7 +288,7 @@ impl Keeping<'_> {
                 }
             },
         };
-        let is_id = |source: &Source| matches!(source, Source::Attribute(name) if &**name == "container.id");
+        let is_id = |source: &Source| *source == Source::Attribute(CONTAINER_ID.into());
         for Association(sources) in self.associations {
             let ids = containers.iter().filter_map(|it| Some(&*it.status.as_ref()?.id));
             let ids = ids.filter(|_| sources.iter().any(is_id)).map(Some);

@@ -8,7 +8,7 @@ use sluice_kubernetes::objects::{Meta, Partial};
 
 use super::rules::{Attributes, From, Rules, Text};
 
-/// What is kept of an object.
+/// An object as it is kept.
 pub(super) struct Related {
     /// The name of a namespace or a node, the UID of others.
     key: Text,

@@ -1,4 +1,4 @@
-//! What is extracted of objects.
+//! Rules by which attributes are extracted of objects.
 
 use std::fmt;
 use std::sync::Arc;
@@ -110,7 +110,7 @@ impl Metadata {
     }
 }
 
-/// What is extracted.
+/// The attributes that are extracted.
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
     pub(super) metadata: Metadata,
@@ -190,7 +190,7 @@ impl From {
         }
     }
 
-    /// What precedes the key in the attribute's name. `what`: label or annotation. Names that the
+    /// The part of an attribute's name before the key. `what`: label or annotation. Names that the
     /// Collector had before there were conventions have the plural.
     fn default_name(self, what: &str) -> String {
         let plural = match self {

@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Memory of the objects of one query.
 const LIMIT_BYTES: usize = 256 << 20;
 
-/// What a watch has to say.
+/// News of a watch.
 enum Message {
     Change(Box<dyn FnOnce(&mut State) + Send>),
     Failed(String, String),

@@ -137,7 +137,10 @@ fn labels_of_other_objects_are_attached() {
 #[test]
 fn services_have_a_target_for_each_port() {
     let mut state = State::new(&config("role: service"));
-    let service = |name: &str, spec: Value| json!({"metadata": {"name": name, "namespace": "ns", "labels": {"l": "x"}}, "spec": spec});
+    let service = |name: &str, spec: Value| {
+        let meta = json!({"name": name, "namespace": "ns", "labels": {"l": "x"}});
+        json!({"metadata": meta, "spec": spec})
+    };
     let port = json!([{"name": "http", "port": 80, "protocol": "TCP"}]);
     state.services = known(&[
         service("a", json!({"type": "ClusterIP", "clusterIP": "10.0.0.1", "ports": port})),

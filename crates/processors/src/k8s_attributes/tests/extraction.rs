@@ -1,4 +1,4 @@
-//! What is added of pods and of the objects around them.
+//! Attributes of pods and of the objects around them.
 
 use super::*;
 

@@ -68,7 +68,8 @@ fn only_needed_objects_are_watched() {
     assert_eq!(
         asked(
             "filter:\n  node: n1\n  namespace: ns\n  labels: [{key: a, value: b}, \
-             {key: c, value: d, op: not-equals}, {key: e, op: exists}, {key: f, op: does-not-exist}]\n  \
+             {key: c, value: d, op: not-equals}, {key: e, op: exists},\n    \
+             {key: f, op: does-not-exist}]\n  \
              fields: [{key: status.phase, value: 'x,y', op: not-equals}]\n\
              extract: {metadata: [k8s.node.uid, k8s.cluster.uid, k8s.deployment.uid]}\n"
         ),
