@@ -17,6 +17,8 @@ use crate::shared_work::Processed;
 
 pub(crate) struct Step {
     pub id: String,
+    /// Its place in the configuration: `gateway.yaml:3`.
+    pub place: String,
     /// Hash of kind and configuration: two steps with the same fingerprint do the same.
     pub fingerprint: u64,
     pub processor: Box<dyn Processor>,
@@ -257,7 +259,8 @@ mod tests {
         let request = Bytes::from([&head[..], &records].concat());
         assert_eq!(count(Signal::Logs, &request), Ok(RECORDS));
         let (id, processor) = ("adds".to_owned(), Box::new(Adds));
-        let step = Step { id, fingerprint: 9, processor, counters: ArcSwap::default() };
+        let place = String::new();
+        let step = Step { id, place, fingerprint: 9, processor, counters: ArcSwap::default() };
         let (steps, metadata) = (vec![Arc::new(step)], Metadata::default());
         let whole = run(&steps, Signal::Logs, request.clone(), RECORDS, &metadata);
         assert!(matches!(whole, Err(Failure::Grows)));

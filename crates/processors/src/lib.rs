@@ -7,6 +7,7 @@ mod actions;
 mod attributes;
 mod batch;
 mod fingerprint;
+mod k8s_attributes;
 mod matching;
 mod memory_limiter;
 mod processor;
@@ -15,8 +16,15 @@ mod text;
 
 use sluice_config::ComponentKinds;
 
-pub use processor::{BatchLimits, Build, Built, Edited, MemoryLimit, Processor, ProcessorConfig};
+pub use processor::{
+    BatchLimits, Build, Built, Edited, MemoryLimit, Processor, ProcessorConfig, RunningState,
+};
 
 /// The kinds of processors in this build.
-pub static PROCESSORS: ComponentKinds<ProcessorConfig> =
-    ComponentKinds::new(&[attributes::KIND, batch::KIND, memory_limiter::KIND, resource::KIND]);
+pub static PROCESSORS: ComponentKinds<ProcessorConfig> = ComponentKinds::new(&[
+    attributes::KIND,
+    batch::KIND,
+    k8s_attributes::KIND,
+    memory_limiter::KIND,
+    resource::KIND,
+]);

@@ -1,10 +1,12 @@
 //! A processor's options, and the processor that is built from them for each signal. Nothing here
 //! knows a component; options that the engine obeys itself have their types here.
 
+use std::any::Any;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sluice_flow::Metadata;
+use sluice_flow::{BoxFuture, Metadata};
 use sluice_otlp::{Beyond, Malformed, Signal};
 
 /// The options of one processor.
@@ -29,7 +31,10 @@ pub struct Built {
 /// The changed request; nothing if it stays as it is. Or it would take more memory than it may.
 pub type Edited = Result<Result<Option<Bytes>, Beyond>, Malformed>;
 
-/// Edits one request after another. Keeps nothing between them.
+/// The running part of a processor: see [`Processor::running`].
+pub type RunningState = Arc<dyn Any + Send + Sync>;
+
+/// Edits one request after another. Keeps nothing of them.
 pub trait Processor: Send + Sync {
     /// `request` is uncompressed. An error only if [`sluice_otlp::scan`] does not accept it.
     /// `limit_bytes`: of the memory that the changes and the changed request take.
@@ -58,6 +63,20 @@ pub trait Processor: Send + Sync {
     fn is_repeatable(&self) -> bool {
         true
     }
+
+    /// Starts what it needs to run, within a tokio runtime; what runs already stays. When the
+    /// future ends, requests may come. An error is the reason for which the plan cannot be applied.
+    fn start(&self) -> BoxFuture<'static, Result<(), String>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Its running part, for its successor after a reload.
+    fn running(&self) -> Option<RunningState> {
+        None
+    }
+
+    /// Goes on with the running part of a processor with the same fingerprint.
+    fn take_over(&self, _running: RunningState) {}
 }
 
 /// Ceilings of a batch. Zero means none.

@@ -13,7 +13,7 @@ use file_imports::Modules;
 use serde_json::Value;
 
 /// Each crate and the crates of ours that it may use.
-const MAY_USE: [(&str, &[&str]); 20] = [
+const MAY_USE: [(&str, &[&str]); 21] = [
     (
         "sluice",
         &[
@@ -50,13 +50,14 @@ const MAY_USE: [(&str, &[&str]); 20] = [
         "receivers",
         &["config", "net", "otlp", "flow", "telemetry", "tail", "operators", "discovery", "scrape"],
     ),
-    ("processors", &["config", "net", "otlp", "flow", "telemetry"]),
+    ("processors", &["config", "net", "otlp", "flow", "telemetry", "kubernetes"]),
     ("exporters", &["config", "net", "otlp", "flow", "telemetry"]),
     ("extensions", &["config", "net", "otlp", "flow", "telemetry"]),
     ("flow", &["log", "otlp"]),
     ("log", &[]),
     ("operators", &["config", "otlp"]),
-    ("discovery", &["config", "net", "tail"]),
+    ("discovery", &["config", "net", "tail", "kubernetes"]),
+    ("kubernetes", &[]),
     ("tail", &["inflate"]),
     ("scrape", &["otlp"]),
     ("net", &["config", "otlp", "inflate"]),

@@ -76,10 +76,11 @@ impl Drop for LoggingHandle {
 }
 
 fn filter(level: &str) -> EnvFilter {
-    // HTTP libraries log every frame at debug. All of Sluice's crates begin with `sluice`.
+    // HTTP libraries log every frame at debug. All of Sluice's crates begin with `sluice`. kube has
+    // an error for each request that fails, of which we tell the first one.
     let directives = std::env::var("SLUICE_LOG").unwrap_or_else(|_| match level {
-        "debug" | "trace" => format!("warn,sluice={level}"),
-        _ => level.to_owned(),
+        "debug" | "trace" => format!("warn,kube_client=off,sluice={level}"),
+        _ => format!("{level},kube_client=off"),
     });
     // Without the span, lines of pushing would be pushed.
     let span = format!("{}=error", tap::PUSH_TARGET).parse();

@@ -2,8 +2,10 @@
 
 use sluice_config::Fields;
 use sluice_net::client::Origin;
+use sluice_net::tls::{ClientTlsOptions, TlsOptions};
 
-use crate::http_config::HttpConfig;
+use super::sources::refuse_oauth2;
+use crate::http_config::{HttpConfig, ProxyConfig};
 
 /// Targets from the API of Kubernetes.
 #[derive(Clone, Debug)]
@@ -53,7 +55,7 @@ const ROLES: [(&str, Role); 6] = [
 ];
 
 impl Role {
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         ROLES.iter().find(|(_, role)| *role == self).map_or("", |(name, _)| name)
     }
 
@@ -84,6 +86,7 @@ impl KubernetesSd {
         let doc = "File that says where the API server is, and who we are.";
         let kubeconfig_file = fields.non_empty_string("kubeconfig_file", doc);
         let http = HttpConfig::read(fields);
+        refuse_options(&http, fields);
         let doc = "The namespaces that are looked at. Unset: all.";
         let (own_namespace, namespaces) = fields.section_or_default("namespaces", doc, |fields| {
             let own = fields.boolean("own_namespace", false, "Our own namespace.");
@@ -140,6 +143,34 @@ impl KubernetesSd {
             attach_job,
             attach_cron_job,
         })
+    }
+}
+
+/// Options of other requests that those to API servers do not have.
+fn refuse_options(http: &HttpConfig, fields: &mut Fields<'_>) {
+    refuse_oauth2(http, fields);
+    let what = "is not in this build of Sluice for the API of Kubernetes";
+    let hint = "use a kubeconfig, which may have `proxy-url`";
+    match http.proxy {
+        ProxyConfig::None => {}
+        ProxyConfig::Environment => {
+            fields.error_at_with_hint("proxy_from_environment", what, hint);
+        }
+        ProxyConfig::Url(_) => fields.error_at_with_hint("proxy_url", what, hint),
+    }
+    let default = ClientTlsOptions::default().common;
+    let versions = |tls: &TlsOptions| (tls.min_version, tls.max_version);
+    if versions(&http.tls.common) != versions(&default) {
+        let message = format!("has versions of TLS: the choice {what}");
+        fields.error_at("tls_config", &message);
+    }
+    for (key, is_set, why) in [
+        ("follow_redirects", http.follow_redirects, "a redirect counts as a failure"),
+        ("enable_http2", http.http2, "the API server is asked over HTTP/1.1"),
+    ] {
+        if fields.is_given(key) && is_set {
+            fields.warn_at(key, &format!("has no effect: {why}"));
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use sluice_net::client::Origin;
 use sluice_tail::Glob;
 
 use super::duration;
+use super::kubernetes::KubernetesSd;
 use crate::group::Group;
 use crate::http_config::{Credentials, HttpConfig};
 use crate::labels::{Labels, Text};
@@ -18,6 +19,7 @@ pub enum SourceConfig {
     File(FileSd),
     Http(Box<HttpSd>),
     Dns(DnsSd),
+    Kubernetes(Box<KubernetesSd>),
 }
 
 /// Files with groups, in JSON or YAML.
@@ -109,8 +111,10 @@ pub(super) fn read(fields: &mut Fields<'_>, is_plain: bool) -> Vec<SourceConfig>
     let doc = "Names whose records are targets.";
     let names = fields.sections("dns_sd_configs", doc, read_dns);
     sources.extend(names.into_iter().map(SourceConfig::Dns));
-    // `KubernetesSd::read` has its options.
-    fields.not_yet("kubernetes_sd_configs", "targets from the API of Kubernetes");
+    let doc = "Objects of Kubernetes that become targets. They are watched.";
+    let objects = fields.sections("kubernetes_sd_configs", doc, KubernetesSd::read);
+    let objects = objects.into_iter().flatten();
+    sources.extend(objects.map(|config| SourceConfig::Kubernetes(Box::new(config))));
     for kind in OTHERS {
         let instead = "this kind of service discovery; use `http_sd_configs` or `file_sd_configs`";
         fields.not_yet(&format!("{kind}_sd_configs"), instead);
@@ -185,7 +189,7 @@ fn read_http(fields: &mut Fields<'_>) -> HttpSd {
     HttpSd { url, http, refresh_interval: read_interval(fields, 60) }
 }
 
-fn refuse_oauth2(http: &HttpConfig, fields: &mut Fields<'_>) {
+pub(super) fn refuse_oauth2(http: &HttpConfig, fields: &mut Fields<'_>) {
     if matches!(http.credentials, Some(Credentials::OAuth2(_))) {
         let message = "is not in this build of Sluice for service discovery";
         fields.error_at_with_hint("oauth2", message, "use `basic_auth` or `authorization`");

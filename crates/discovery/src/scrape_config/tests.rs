@@ -225,7 +225,7 @@ fn mistakes_are_named_with_their_job() {
         ("http_sd_configs: [{url: sd}]", "url` cannot be used: it must start with http://"),
         ("dns_sd_configs: [{names: [a], type: A}]", "dns_sd_configs[0].port` is required"),
         ("dns_sd_configs: [{}]", "dns_sd_configs[0].names` is required"),
-        ("kubernetes_sd_configs: [{role: pod}]", "kubernetes_sd_configs` is not in this build"),
+        ("kubernetes_sd_configs: [{}]", "kubernetes_sd_configs[0].role` is required"),
         ("consul_sd_configs: [{server: a}]", "consul_sd_configs` is not in this build of Sluice"),
         ("colour: red", "` has no option `colour`"),
     ] {
@@ -296,6 +296,16 @@ fn options_of_kubernetes_are_read() {
         ("{role: pod, selectors: [{role: service}]}", "`pod` has only pod, node"),
         ("{role: pod, selectors: [{role: pod}, {role: pod}]}", "has the role `pod` twice"),
         ("{role: pod, selectors: [{label: a}]}", "`k.selectors[0].role` is required"),
+        ("{role: pod, api_server: 'http://a', proxy_url: 'http://p'}", "`k.proxy_url` is not in"),
+        ("{role: pod, api_server: 'http://a', follow_redirects: true}", "has no effect"),
+        (
+            "{role: pod, api_server: 'http://a', tls_config: {min_version: TLS13}}",
+            "`k.tls_config` has versions of TLS",
+        ),
+        (
+            "{role: pod, api_server: 'http://a', oauth2: {client_id: c, token_url: 'http://t'}}",
+            "`k.oauth2` is not in this build",
+        ),
     ] {
         let (_, said) = kubernetes(text);
         assert!(said.len() == 1 && said[0].contains(reason), "{text}: {said:?}");
@@ -315,7 +325,7 @@ fn options_are_documented_once() {
         let option = options.iter().find(|option| option.path == path);
         option.map(|option| option.effect.clone())
     };
-    let kubernetes = effect("scrape_configs[].kubernetes_sd_configs");
-    assert!(matches!(kubernetes, Some(Effect::NotYet(_))), "{kubernetes:?}");
+    let consul = effect("scrape_configs[].consul_sd_configs");
+    assert!(matches!(consul, Some(Effect::NotYet(_))), "{consul:?}");
     assert_eq!(effect("scrape_configs[].relabel_configs[].regex"), Some(Effect::Used));
 }

@@ -6,6 +6,7 @@ mod dns;
 pub(crate) mod fetch;
 mod file;
 mod http;
+mod kubernetes;
 mod outlet;
 
 use std::sync::Arc;
@@ -25,6 +26,7 @@ pub(crate) fn start(config: SourceConfig, mut outlet: Outlet, tasks: &mut JoinSe
         SourceConfig::File(config) => tasks.spawn(file::run(config, outlet)),
         SourceConfig::Http(config) => tasks.spawn(http::run(*config, outlet)),
         SourceConfig::Dns(config) => tasks.spawn(dns::run(config, outlet)),
+        SourceConfig::Kubernetes(config) => tasks.spawn(kubernetes::run(*config, outlet)),
     };
     drop(handle);
 }

@@ -145,6 +145,7 @@ async fn copies_are_let_go_of_while_backends_are_away_and_made_again() {
         let started = deliveries.each_ref().map(|delivery| {
             let step = Step {
                 id: "adds".to_owned(),
+                place: String::new(),
                 fingerprint: 9,
                 processor: Box::new(Adds),
                 counters: ArcSwap::default(),

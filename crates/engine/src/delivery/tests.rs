@@ -164,8 +164,8 @@ async fn a_delivery_whose_own_work_takes_its_time_is_short_of_cpu() {
     let delivery = delivery("busy", &log);
     (0..50).for_each(|_| append(&log, &[delivery.cursor], None));
     let processor = Box::new(Computes);
-    let step =
-        Step { id: "computes".to_owned(), fingerprint: 8, processor, counters: Default::default() };
+    let (id, place, counters) = ("computes".to_owned(), String::new(), Default::default());
+    let step = Step { id, place, fingerprint: 8, processor, counters };
     let _stop = start(&delivery, Outcome::Delivered, vec![Arc::new(step)]);
     let is_short = |after| delivery.health.judge(Instant::now() + after, false).is_short_of_cpu;
     tokio::time::sleep(Duration::from_millis(600)).await;
@@ -182,6 +182,7 @@ async fn a_delivery_whose_own_work_takes_its_time_is_short_of_cpu() {
 async fn what_a_delivery_filters_out_is_not_taken_for_the_other_one() {
     let step = Step {
         id: "filter".to_owned(),
+        place: String::new(),
         fingerprint: 7,
         processor: Box::new(DropsAll),
         counters: Default::default(),

@@ -193,7 +193,7 @@ impl Engine {
 
     async fn reload_uncounted(&mut self, plan: Plan) -> Result<()> {
         self.storage.check_reload(&plan)?;
-        self.hand_on_counters(&plan);
+        self.hand_on_steps(&plan);
         let applied = self.apply(&plan).await;
         let in_force = if applied.is_ok() { Some(plan) } else { self.plan.take() };
         if let (Err(_), Some(old)) = (&applied, &in_force)
@@ -223,6 +223,7 @@ impl Engine {
     async fn apply(&mut self, plan: &Plan) -> Result<()> {
         let extensions = Extensions::build(&plan.extensions)?;
         let exporters = self.build_exporters(plan, &extensions).await?;
+        start_processors(plan).await?;
         let dead_letters = self.open_dead_letters(plan).await?;
         let bound = self.bind_receivers(plan).await?;
         self.apply_admin(plan).await?;
@@ -258,12 +259,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Processors of the same name count on.
-    fn hand_on_counters(&self, plan: &Plan) {
+    /// Processors of the same name count on, and unchanged ones go on with what they have running.
+    fn hand_on_steps(&self, plan: &Plan) {
         let old = self.plan.iter().flat_map(|plan| &plan.steps);
         for (key, old) in old {
             if let Some(new) = plan.steps.get(key) {
                 new.counters.store(old.counters.load_full());
+                let running = old.processor.running();
+                if let Some(running) = running.filter(|_| old.fingerprint == new.fingerprint) {
+                    new.processor.take_over(running);
+                }
             }
         }
     }
@@ -328,6 +333,23 @@ impl Engine {
     }
 }
 
+/// All processors wait together, each as long as it has to.
+async fn start_processors(plan: &Plan) -> Result<()> {
+    let mut starting = JoinSet::new();
+    for step in plan.steps.values() {
+        let (id, place, started) = (step.id.clone(), step.place.clone(), step.processor.start());
+        starting.spawn(async move {
+            let failed = |reason| StartError::of(Class::Processor, &id, &place, reason);
+            started.await.map_err(failed)
+        });
+    }
+    while let Some(started) = starting.join_next().await {
+        // One that panics has said so.
+        started.unwrap_or(Ok(()))?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use sluice_config::SystemEnvironment;
@@ -372,6 +394,47 @@ mod tests {
                 assert_eq!(limit_bytes, memory.sending_bytes);
             }
         }
+        engine.shutdown(Duration::ZERO).await;
+    }
+
+    fn plan_with_pods(options: &str, more: &str) -> Plan {
+        let text = format!(
+            "receivers: {{otlp: {{protocols: {{grpc: {{endpoint: '127.0.0.1:0'}}}}}}}}\n\
+             processors: {{k8s_attributes: {{{options}}}, batch: {{{more}}}}}\n\
+             exporters: {{nop: {{}}}}\n\
+             service:\n  telemetry: {{metrics: {{level: none}}}}\n  \
+             pipelines: {{logs: {{receivers: [otlp], processors: [k8s_attributes, batch], \
+             exporters: [nop]}}}}\n"
+        );
+        let (plan, diagnostics) = crate::plan::load(&[format!("yaml:{text}")], &SystemEnvironment);
+        plan.unwrap_or_else(|| panic!("{}", diagnostics.render(false)))
+    }
+
+    /// Guarantee: an engine starts only with processors that are ready, and names one that is not.
+    #[tokio::test]
+    async fn a_processor_that_is_not_ready_is_named() {
+        let waits = "wait_for_metadata: true, wait_for_metadata_timeout: 300ms";
+        let error = Engine::start(plan_with_pods(waits, ""), None).await.err();
+        let error = error.expect("has no cluster").to_string();
+        assert!(error.starts_with("processor k8s_attributes (yaml:"), "{error}");
+        assert!(error.contains("no metadata of Kubernetes within 300ms"), "{error}");
+    }
+
+    /// Guarantee: a reload that leaves a processor as it is leaves what it has running.
+    #[tokio::test]
+    async fn an_unchanged_processor_goes_on_with_what_it_has_running() {
+        let mut engine = Engine::start(plan_with_pods("", ""), None).await.expect("starts");
+        let running = |engine: &Engine| {
+            let plan = engine.plan.as_ref().expect("is applied");
+            let step = plan.steps.values().find(|step| step.id == "k8s_attributes");
+            step.and_then(|step| step.processor.running()).expect("runs")
+        };
+        let first = running(&engine);
+        engine.reload(plan_with_pods("", "timeout: 1s")).await.expect("reloads");
+        assert!(Arc::ptr_eq(&first, &running(&engine)));
+        let changed = plan_with_pods("filter: {namespace: a}", "");
+        engine.reload(changed).await.expect("reloads");
+        assert!(!Arc::ptr_eq(&first, &running(&engine)));
         engine.shutdown(Duration::ZERO).await;
     }
 }

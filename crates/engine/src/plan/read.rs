@@ -106,8 +106,9 @@ impl Reader<'_> {
                         }
                         let fingerprint = processor.fingerprint();
                         let counters = Default::default();
-                        let step = Step { id: id.clone(), fingerprint, processor, counters };
-                        steps.insert((id.clone(), signal), Arc::new(step));
+                        let (id, place) = (id.clone(), self.diagnostics.place(span));
+                        let step = Step { id, place, fingerprint, processor, counters };
+                        steps.insert((step.id.clone(), signal), Arc::new(step));
                     }
                     Err(error) => self.diagnostics.error(span, format!("{path}: {error}")),
                 }

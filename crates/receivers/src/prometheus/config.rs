@@ -98,7 +98,6 @@ mod tests {
             ("native_histogram_bucket_limit: 100", "native_histogram_bucket_limit"),
             ("native_histogram_min_bucket_factor: 1.1", "native_histogram_min_bucket_factor"),
             ("convert_classic_histograms_to_nhcb: true", "convert_classic_histograms_to_nhcb"),
-            ("kubernetes_sd_configs: [{role: pod}]", "kubernetes_sd_configs"),
             ("consul_sd_configs: [{server: a}]", "consul_sd_configs"),
         ] {
             let found = said(&format!("config: {{scrape_configs: [{{job_name: a, {option}}}]}}"));

@@ -30,7 +30,10 @@ fn judge(mut command: Command, locations: &[String]) -> (Verdict, String) {
 }
 
 fn sluice() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_sluice"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+    // As the tests of `k8s_attributes` set it.
+    command.env("K8S_NODE", "node");
+    command
 }
 
 /// Valid if it is in a pipeline of any signal: some options are for one signal only.

@@ -1,0 +1,31 @@
+//! Objects of Kubernetes as an API server has them now, for service discovery and for processors.
+//!
+//! The crate `kube` knows where the API server is, who we are, and how both are proven. The rooms,
+//! from the bottom upwards:
+//!
+//! 1. `access`: where the API server is, and who we are. `failure`: why a request has no answer.
+//! 2. `client`: requests, and their answers piece by piece, within bounds.
+//! 3. `resource`: the kinds of objects, and which of them are asked for. `objects`: the fields that
+//!    are kept of them; all others are skipped while they are read.
+//! 4. `watch`: lists the objects, then watches them, and makes [`Event`]s of both. It goes on after
+//!    every failure: what was known before stays. `telling` says once that it fails, and why.
+//! 5. `index`: objects by their keys and by other names. Pure: events and times in, look-ups out.
+//!
+//! Bounds: the bytes of a page, of an event, and of all objects of an index.
+
+mod access;
+mod client;
+mod failure;
+mod index;
+pub mod objects;
+mod resource;
+mod telling;
+mod watch;
+
+pub use access::{Access, BoxFuture, Credentials, Pem, Server, ServerSource, own_namespace};
+pub use client::Client;
+pub use failure::Failure;
+pub use index::{Index, Indexed};
+pub use resource::{Query, Resource};
+pub use telling::Telling;
+pub use watch::{Event, Sink, Timing, follow};
