@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use sluice_otlp::wire::{LEN, write_len_field, write_varint};
+use sluice_otlp::wire::{LEN, varint_len, write_len_field, write_message, write_varint};
 
 use crate::metadata::{Kind, Metadata, Role};
 use crate::native::{Native, Side};
@@ -71,38 +71,6 @@ impl Shape {
     }
 }
 
-fn varint_len(value: usize) -> usize {
-    (value | 1).ilog2() as usize / 7 + 1
-}
-
-/// Writes a message whose length takes `width` bytes: if it takes others, its content moves.
-/// Answers how many it takes.
-fn message(
-    out: &mut Vec<u8>,
-    field: u8,
-    width: usize,
-    content: impl FnOnce(&mut Vec<u8>),
-) -> usize {
-    out.push(field << 3 | LEN);
-    let start = out.len();
-    out.resize(start + width, 0);
-    content(out);
-    let len = out.len() - start - width;
-    let needed = varint_len(len);
-    if needed != width {
-        out.resize(out.len() + needed.saturating_sub(width), 0);
-        out.copy_within(start + width..start + width + len, start + needed);
-        out.truncate(start + needed + len);
-    }
-    let mut rest = len;
-    for byte in &mut out[start..start + needed] {
-        *byte = rest as u8 | 0x80;
-        rest >>= 7;
-    }
-    out[start + needed - 1] &= 0x7f;
-    needed
-}
-
 fn text(out: &mut Vec<u8>, field: u32, text: &str) {
     if !text.is_empty() {
         write_len_field(out, field, text.as_bytes());
@@ -142,7 +110,7 @@ pub(crate) fn exemplar(
     value: f64,
     labels: impl FnOnce(&mut dyn FnMut(&str, &str)),
 ) {
-    message(out, field, 1, |out| {
+    write_message(out, u32::from(field), 1, |out| {
         fixed64(out, 2, time_ns);
         double(out, 3, value);
         labels(&mut |name, text| {
@@ -192,16 +160,16 @@ impl Points {
         for wanted in wanted.chunk_by(|left, right| left.0 == right.0) {
             let resource = wanted[0].0;
             let width = resources.get(resource).width;
-            let width = message(out, 1, width, |out| {
-                message(out, 1, 2, |out| resource_content(out, resources.get(resource)));
+            let width = write_message(out, 1, width, |out| {
+                write_message(out, 1, 2, |out| resource_content(out, resources.get(resource)));
                 for wanted in wanted.chunk_by(|left, right| left.1 == right.1) {
                     let home = homes.get_mut(wanted[0].1);
-                    home.width = message(out, 2, home.width, |out| {
-                        message(out, 1, 1, |out| scope_content(out, &home.scope));
+                    home.width = write_message(out, 2, home.width, |out| {
+                        write_message(out, 1, 1, |out| scope_content(out, &home.scope));
                         for (.., id) in wanted {
                             let metric = metrics.get_mut(*id);
                             let (metric, points) = (metric, &*points);
-                            metric.width = message(out, 2, metric.width, |out| {
+                            metric.width = write_message(out, 2, metric.width, |out| {
                                 metric_content(out, metric, points, metadata, trim);
                             });
                         }
@@ -252,12 +220,12 @@ fn metric_content(
     text(out, 1, if trim { trim_suffixes(&metric.name, is_sum, unit) } else { &metric.name });
     text(out, 2, help);
     text(out, 3, &ucum(unit));
-    message(out, metric.shape.metric_field(), metric.width, |out| {
+    write_message(out, u32::from(metric.shape.metric_field()), metric.width, |out| {
         for id in &metric.points {
             // The key of a point is the number of its metric, then its attributes.
             let attributes = &points.key(*id)[4..];
             let point = points.get(*id);
-            message(out, 1, varint_len(attributes.len() + 40), |out| {
+            write_message(out, 1, varint_len(attributes.len() + 40), |out| {
                 out.extend_from_slice(attributes);
                 point_content(out, metric.shape, point);
             });
@@ -349,13 +317,13 @@ fn histogram_content(out: &mut Vec<u8>, parts: &Parts, stale: bool) {
 
 /// Numbers of eight bytes each.
 fn packed(out: &mut Vec<u8>, field: u8, numbers: usize, content: impl FnOnce(&mut Vec<u8>)) {
-    message(out, field, varint_len(numbers * 8), content);
+    write_message(out, u32::from(field), varint_len(numbers * 8), content);
 }
 
 fn summary_content(out: &mut Vec<u8>, parts: &Parts, stale: bool) {
     totals(out, parts, stale);
     for (quantile, value) in sorted(parts) {
-        message(out, 6, 1, |out| {
+        write_message(out, 6, 1, |out| {
             double(out, 1, quantile);
             if !stale {
                 double(out, 2, value);
@@ -371,7 +339,7 @@ fn native_content(out: &mut Vec<u8>, native: &Native) {
     fixed64(out, 7, native.zero_count);
     for (field, side) in [(8, &native.positive), (9, &native.negative)] {
         if !side.counts.is_empty() {
-            message(out, field, 1, |out| side_content(out, side));
+            write_message(out, field, 1, |out| side_content(out, side));
         }
     }
     double(out, 14, native.zero_threshold);
@@ -379,7 +347,7 @@ fn native_content(out: &mut Vec<u8>, native: &Native) {
 
 fn side_content(out: &mut Vec<u8>, side: &Side) {
     signed(out, 1, side.offset);
-    message(out, 2, 1, |out| {
+    write_message(out, 2, 1, |out| {
         for count in &side.counts {
             write_varint(out, *count);
         }
@@ -389,22 +357,6 @@ fn side_content(out: &mut Vec<u8>, side: &Side) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Guarantee: a message is canonical, whatever was guessed about its length.
-    #[test]
-    fn a_guess_of_a_length_changes_nothing() {
-        for len in [0, 1, 127, 128, 16_383, 16_384, 2_097_152] {
-            let content = vec![7; len];
-            let mut expected = vec![1];
-            write_len_field(&mut expected, 3, &content);
-            for width in 1..6 {
-                let mut out = vec![1];
-                let needed = message(&mut out, 3, width, |out| out.extend_from_slice(&content));
-                assert!(out == expected, "{len} {width}");
-                assert_eq!(needed, expected.len() - len - 2);
-            }
-        }
-    }
 
     #[test]
     fn ids_are_cut_or_filled() {

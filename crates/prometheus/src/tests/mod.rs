@@ -1,0 +1,6 @@
+//! Requests of OTLP as remote write, decoded as a peer decodes them.
+
+mod build;
+mod messages;
+mod outwards;
+mod random;
