@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use crate::{AnyValue, Value};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use crate::{AnyValue, Value};
 
 /// The text of a value: strings as they are, arrays and maps as JSON, bytes as Base64.
 pub fn text_of(value: Value<'_>) -> Cow<'_, str> {

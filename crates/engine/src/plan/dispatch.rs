@@ -43,11 +43,18 @@ pub(super) fn policy(
     if let Some(max) = sending.queue.num_consumers {
         concurrency = ConcurrencyLimits { initial: concurrency.initial.min(max), max };
     }
+    let mut batch = batching(sending.queue.batch.as_ref(), batch, setting);
+    if sending.in_order && batch.full_items == 0 {
+        // With one request at a time, the time of an answer has to be worth it.
+        let full_bytes = batch.full_bytes.max(FULL_BYTES_CONFIGURED);
+        batch.full_bytes = full_bytes.min(batch.max_bytes);
+    }
     DispatchPolicy {
-        batch: batching(sending.queue.batch.as_ref(), batch, setting),
+        batch,
         retry: retry(&sending.retry),
         concurrency,
         return_rejections: setting.senders_wait && setting.is_sole,
+        in_order: sending.in_order,
     }
 }
 

@@ -30,6 +30,9 @@ pub struct DispatchPolicy {
     /// `buffer.ack: delivered`): requests are bisected down to frames, never within one, and no
     /// rejection holds the delivery.
     pub return_rejections: bool,
+    /// One request at a time, and none overtakes one that is to be sent again: the backend refuses
+    /// data that is older than what it has.
+    pub in_order: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -112,10 +115,14 @@ pub struct Dispatcher<L> {
 
 impl<L> Dispatcher<L> {
     pub fn new(policy: DispatchPolicy) -> Self {
+        let concurrency = match policy.in_order {
+            true => ConcurrencyLimits { initial: 1, max: 1 },
+            false => policy.concurrency,
+        };
         Dispatcher {
             policy,
             batcher: Batcher::new(policy.batch),
-            concurrency: Concurrency::new(policy.concurrency),
+            concurrency: Concurrency::new(concurrency),
             waiting: BTreeMap::new(),
             bisection: Bisection::default(),
             cut_place: None,
@@ -228,11 +235,15 @@ impl<L> Dispatcher<L> {
         {
             return Some(batch);
         }
+        if self.policy.in_order && !probing && !self.waiting.is_empty() {
+            let is_due = self.next_retry().is_some_and(|due| due <= now);
+            return if is_due { self.waiting.pop_first().map(|(_, batch)| batch) } else { None };
+        }
         if let Some(batch) = self.bisection.pop() {
             return Some(batch);
         }
         // A probe is the oldest batch, due or not: only the probes' own pace counts then.
-        if self.waiting.first_key_value().is_some_and(|(&(due, _), _)| probing || due <= now) {
+        if self.next_retry().is_some_and(|due| probing || due <= now) {
             return self.waiting.pop_first().map(|(_, batch)| batch);
         }
         let lingers = matches!(self.policy.batch.trigger, Trigger::Linger(_));
@@ -254,8 +265,13 @@ impl<L> Dispatcher<L> {
         if self.state != State::Open {
             return self.probing.next.filter(|_| self.in_flight() == 0);
         }
-        let retry = self.waiting.first_key_value().map(|(&(due, _), _)| due);
-        [retry, self.batcher.next_due()].into_iter().flatten().min()
+        let retry = self.next_retry();
+        let next_due = self.batcher.next_due().filter(|_| !self.policy.in_order || retry.is_none());
+        [retry, next_due].into_iter().flatten().min()
+    }
+
+    fn next_retry(&self) -> Option<Instant> {
+        self.waiting.first_key_value().map(|(&(due, _), _)| due)
     }
 
     /// Applies the outcome of a batch. `random` is uniform in 0..1.
