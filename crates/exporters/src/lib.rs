@@ -23,7 +23,7 @@ mod nop;
 mod otlp;
 mod otlphttp;
 mod outcome;
-mod prometheus_remote_write;
+mod prometheusremotewrite;
 #[cfg(test)]
 mod test_exporter;
 #[cfg(test)]
@@ -44,7 +44,7 @@ pub static EXPORTERS: ComponentKinds<Box<dyn ExporterConfig>> = ComponentKinds::
     fluentbit_http::KIND,
     fluentforward::KIND,
     nop::KIND,
-    prometheus_remote_write::KIND,
+    prometheusremotewrite::KIND,
     #[cfg(test)]
     test_exporter::KIND,
 ]);

@@ -9,6 +9,8 @@
 //! 3. `remote` writes series of remote write 1.0 or 2.0, `exponential` and `custom` the buckets of
 //!    native histograms.
 //!
+//! `inward` is the way back; `native` and `build` are shared with scrapes.
+//!
 //! The mapping is the Collector's (`prometheusremotewriteexporter`). Differences:
 //!
 //! - A label whose name has no letter or digit is left out; the Collector drops the point.
@@ -17,12 +19,15 @@
 //! - Series stand in the order of the request. One that occurs twice is written twice, as the
 //!   specification allows: it is not worth a table of all series.
 
+pub mod build;
 mod bytes;
 mod custom;
 mod exponential;
+pub mod inward;
 mod labels;
 mod layout;
 mod names;
+pub mod native;
 mod point;
 mod remote;
 mod series;

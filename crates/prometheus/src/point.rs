@@ -28,7 +28,7 @@ impl Shape {
         })
     }
 
-    fn attributes_field(self) -> u32 {
+    pub(crate) fn attributes_field(self) -> u32 {
         match self {
             Shape::Gauge | Shape::Sum | Shape::Summary => 7,
             Shape::Histogram => 9,
@@ -36,7 +36,7 @@ impl Shape {
         }
     }
 
-    fn exemplars_field(self) -> u32 {
+    pub(crate) fn exemplars_field(self) -> u32 {
         match self {
             Shape::Gauge | Shape::Sum => 5,
             Shape::Histogram => 8,

@@ -25,6 +25,29 @@ pub(crate) enum Type {
     StateSet,
 }
 
+impl Type {
+    pub(crate) fn of(number: u64) -> Type {
+        use Type::*;
+        let types = [Unknown, Counter, Gauge, Histogram, GaugeHistogram, Summary, Info, StateSet];
+        usize::try_from(number).ok().and_then(|at| types.get(at).copied()).unwrap_or_default()
+    }
+
+    /// As Prometheus names it.
+    pub(crate) fn as_str(self) -> &'static str {
+        const NAMES: [&str; 8] = [
+            "unknown",
+            "counter",
+            "gauge",
+            "histogram",
+            "gaugehistogram",
+            "summary",
+            "info",
+            "stateset",
+        ];
+        NAMES[self as usize]
+    }
+}
+
 /// The metadata of a metric.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct About {

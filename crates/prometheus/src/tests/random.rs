@@ -9,6 +9,7 @@ use prost::Message;
 
 use super::build::{counter, gauge, histogram, histogram_point, number, request, scope, text};
 use super::messages::{RequestV2, WriteRequest, labels_of};
+use crate::inward::{Memory, read};
 use crate::{CustomBuckets, ResourceLabels, Settings, Strategy, Version, write};
 
 fn key() -> impl Strategy_<Value = String> {
@@ -92,6 +93,34 @@ proptest! {
         }
     }
 
+    /// Guarantee: what was written as remote write is the same after it was read.
+    #[test]
+    fn what_is_written_can_be_read_and_written_again(
+        requests in prop::collection::vec(a_request(), 1..3),
+        custom in any::<bool>(),
+    ) {
+        let custom_buckets =
+            if custom { CustomBuckets::Native } else { CustomBuckets::Classic };
+        for version in [Version::V1, Version::V2] {
+            let settings =
+                Settings { version, custom_buckets, target_info: false, ..Settings::default() };
+            let first = write(&settings, &requests.concat()).expect("is written");
+            let first = first.parts.concat();
+            let read = read(version, &first, &Memory::default(), 1 << 20).expect("is read");
+            prop_assert_eq!((read.invalid, read.reason), (0, None));
+            let second = write(&settings, &read.request).expect("is written").parts.concat();
+            let series = |message: &[u8]| {
+                let mut series = match version {
+                    Version::V1 => WriteRequest::decode(message).expect("decodes").timeseries,
+                    Version::V2 => RequestV2::decode(message).expect("decodes").as_v1(),
+                };
+                series.sort_by_key(|series| format!("{series:?}"));
+                series
+            };
+            prop_assert_eq!(series(&first), series(&second));
+        }
+    }
+
     #[test]
     fn bytes_of_any_kind_are_written_or_refused(
         request in a_request(),
@@ -109,6 +138,24 @@ proptest! {
                 let limit_bytes = 4096;
                 let settings = Settings { version, limit_bytes, ..Settings::default() };
                 let most_bytes = limit_bytes * 16 + 2 * bytes.len() + 256;
+                if let Ok(read) = read(version, &bytes, &Memory::default(), limit_bytes) {
+                    sluice_otlp::scan(sluice_otlp::Signal::Metrics, &read.request).ok();
+                }
+                let message = write(&Settings::default(), &bytes).map(|it| it.parts.concat());
+                if let Ok(mut message) = message {
+                    for (place, byte) in &changes {
+                        if !message.is_empty() {
+                            let place = place.index(message.len());
+                            message[place] = *byte;
+                        }
+                    }
+                    let read = read(version, &message, &Memory::default(), 1 << 20);
+                    let is_valid = |request: &[u8]| {
+                        sluice_otlp::scan(sluice_otlp::Signal::Metrics, request)
+                            .map_or_else(|error| error.is_text(), |_| true)
+                    };
+                    prop_assert!(read.is_err() || read.is_ok_and(|it| is_valid(&it.request)));
+                }
                 if let Ok(written) = write(&settings, &bytes) {
                     prop_assert!(written.parts.iter().map(Vec::len).sum::<usize>() <= most_bytes);
                 }
