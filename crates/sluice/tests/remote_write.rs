@@ -1,0 +1,134 @@
+//! Remote write in and out between real servers: what one Prometheus sends can be queried at
+//! another one and at VictoriaMetrics. Where one is missing the test passes over it, unless
+//! SLUICE_TEST_REQUIRE_COMPONENTS=1.
+
+#[path = "../../load-test/tests/support/component.rs"]
+mod component;
+mod gateway;
+mod prometheus;
+
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use component::component;
+use gateway::{Gateway, eventually, get};
+use prometheus::Prometheus;
+use sluice_load_test::subject::free_addr;
+use tempfile::TempDir;
+
+const ARRIVES_WITHIN: Duration = Duration::from_secs(60);
+
+struct VictoriaMetrics {
+    child: Child,
+    address: SocketAddr,
+    _folder: TempDir,
+}
+
+impl VictoriaMetrics {
+    fn start() -> Option<VictoriaMetrics> {
+        let binary = component("SLUICE_TEST_VICTORIA_METRICS")?;
+        let (folder, address) = (TempDir::new().expect("a folder"), free_addr().expect("a port"));
+        let child = Command::new(binary)
+            .arg(format!("-storageDataPath={}", folder.path().display()))
+            .arg(format!("-httpListenAddr={address}"))
+            .arg("-search.latencyOffset=0s")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("VictoriaMetrics runs");
+        Some(VictoriaMetrics { child, address, _folder: folder })
+    }
+}
+
+impl Drop for VictoriaMetrics {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The values of all series that a query finds, and the labels of the last one.
+async fn values(server: SocketAddr, query: &str) -> Vec<(String, f64)> {
+    let path = format!("/api/v1/query?query={query}");
+    let Some((200, body)) = get(server, &path).await else { return Vec::new() };
+    let Ok(answer) = serde_json::from_str::<serde_json::Value>(&body) else { return Vec::new() };
+    let found = answer["data"]["result"].as_array().cloned().unwrap_or_default();
+    let one = |series: &serde_json::Value| {
+        let value = series["value"][1].as_str().and_then(|text| text.parse().ok());
+        (series["metric"].to_string(), value.unwrap_or(f64::NAN))
+    };
+    found.iter().map(one).collect()
+}
+
+fn config(port: SocketAddr, backends: &[SocketAddr]) -> String {
+    let mut text =
+        format!("receivers:\n  prometheusremotewrite:\n    endpoint: {port}\nexporters:\n");
+    let mut names = Vec::new();
+    for (index, backend) in backends.iter().enumerate() {
+        text.push_str(&format!(
+            "  prometheusremotewrite/{index}:\n    endpoint: http://{backend}/api/v1/write\n    \
+             external_labels: {{via: sluice}}\n"
+        ));
+        names.push(format!("prometheusremotewrite/{index}"));
+    }
+    let names = names.join(", ");
+    format!(
+        "{text}service:\n  pipelines:\n    metrics:\n      receivers: [prometheusremotewrite]\n      \
+         exporters: [{names}]\n"
+    )
+}
+
+/// Scenario: a Prometheus scrapes itself and sends that to Sluice, which sends it to another
+/// Prometheus and to VictoriaMetrics; one of them is restarted. Guarantee: all series arrive under
+/// their names with their labels, nothing is refused for its order, and the sender's own counters
+/// say that all was taken.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_prometheus_sends_arrives_at_others() {
+    let port = free_addr().expect("a port");
+    let more = format!("remote_write: [{{url: 'http://{port}/api/v1/write'}}]\n");
+    let native = "--enable-feature=native-histograms";
+    let Some(source) = Prometheus::start_with("groups: []\n", &more, &[native]) else { return };
+    let receiver = "--web.enable-remote-write-receiver";
+    let Some(backend) = Prometheus::start_with("groups: []\n", "", &[receiver, native]) else {
+        return;
+    };
+    let Some(victoria) = VictoriaMetrics::start() else { return };
+    let gateway = Gateway::start(&config(port, &[backend.addr, victoria.address])).await;
+    source.scrape(&[source.addr]);
+    let instance = source.addr;
+    for server in [backend.addr, victoria.address] {
+        let up = format!("up{{job=%22sluice%22,instance=%22{instance}%22,via=%22sluice%22}}");
+        let arrives = async || values(server, &up).await.iter().any(|(_, value)| *value == 1.0);
+        assert!(eventually(ARRIVES_WITHIN, arrives).await, "{}", gateway.output());
+        let build =
+            async || !values(server, "prometheus_build_info{version!=%22%22}").await.is_empty();
+        assert!(eventually(ARRIVES_WITHIN, build).await, "{}", gateway.output());
+        // The parts of a histogram stay under their names.
+        let bucket = "prometheus_http_request_duration_seconds_bucket%7Ble=%22%2BInf%22,\
+                      handler=%22/metrics%22%7D";
+        let buckets = async || values(server, bucket).await.len() == 1;
+        assert!(eventually(ARRIVES_WITHIN, buckets).await, "{:?}", values(server, bucket).await);
+    }
+    let all = |server| async move {
+        let count = values(server, "count(%7Bjob=%22sluice%22%7D)").await;
+        count.first().map_or(0.0, |(_, value)| *value)
+    };
+    let sent = all(source.addr).await;
+    let arrive = async || (all(backend.addr).await - sent).abs() < 0.05 * sent && sent > 300.0;
+    let found = eventually(ARRIVES_WITHIN, arrive).await;
+    assert!(found, "{sent} series at the source, {} behind", all(backend.addr).await);
+
+    let failed = values(source.addr, "prometheus_remote_storage_samples_failed_total").await;
+    assert!(failed.iter().all(|(_, value)| *value == 0.0), "{failed:?}");
+    let dead = gateway.scrape().await.sum("sluice_delivery_dead_letter_items", &[]);
+    let partly = gateway.scrape().await.sum("sluice_delivery_partly_rejected_items", &[]);
+    assert_eq!((dead, partly), (0.0, 0.0), "{}", gateway.output());
+
+    // The source's end of a series arrives, too.
+    source.scrape(&[]);
+    let up = "up%7Bjob=%22sluice%22%7D";
+    let ended = async || values(backend.addr, up).await.is_empty();
+    assert!(eventually(ARRIVES_WITHIN, ended).await, "{:?}", values(backend.addr, up).await);
+}
