@@ -13,7 +13,7 @@ use file_imports::Modules;
 use serde_json::Value;
 
 /// Each crate and the crates of ours that it may use.
-const MAY_USE: [(&str, &[&str]); 20] = [
+const MAY_USE: [(&str, &[&str]); 21] = [
     (
         "sluice",
         &[
@@ -48,17 +48,29 @@ const MAY_USE: [(&str, &[&str]); 20] = [
     ),
     (
         "receivers",
-        &["config", "net", "otlp", "flow", "telemetry", "tail", "operators", "discovery", "scrape"],
+        &[
+            "config",
+            "net",
+            "otlp",
+            "flow",
+            "telemetry",
+            "tail",
+            "operators",
+            "discovery",
+            "scrape",
+            "prometheus",
+        ],
     ),
     ("processors", &["config", "net", "otlp", "flow", "telemetry"]),
-    ("exporters", &["config", "net", "otlp", "flow", "telemetry"]),
+    ("exporters", &["config", "net", "otlp", "flow", "telemetry", "prometheus"]),
     ("extensions", &["config", "net", "otlp", "flow", "telemetry"]),
     ("flow", &["log", "otlp"]),
     ("log", &[]),
     ("operators", &["config", "otlp"]),
     ("discovery", &["config", "net", "tail"]),
     ("tail", &["inflate"]),
-    ("scrape", &["otlp"]),
+    ("scrape", &["otlp", "prometheus"]),
+    ("prometheus", &["otlp"]),
     ("net", &["config", "otlp", "inflate"]),
     ("telemetry", &["config", "otlp"]),
     ("config", &["otlp"]),

@@ -126,7 +126,7 @@ impl Ingest {
         &self,
         incoming: Incoming<'_>,
         packing_of: impl Fn(&HeaderMap) -> Result<Packing, Refused>,
-    ) -> impl Future<Output = Result<Told, Refused>> + Send {
+    ) -> impl Future<Output = Result<Option<Box<Told>>, Refused>> + Send {
         let Incoming { transport, signal, form, sender, request } = incoming;
         let (head, mut body) = self.parts_of(request);
         let packing = packing_of(&head.headers);
@@ -191,7 +191,7 @@ impl Ingest {
         &self,
         arrived: ReadRequest,
         counters: &SignalCounters,
-    ) -> Result<(u32, usize, Told), (Refused, u32)> {
+    ) -> Result<(u32, usize, Option<Box<Told>>), (Refused, u32)> {
         let ReadRequest { route, metadata, ranges, work, permit } = arrived;
         let len_bytes = work.body.len();
         let inspected = self.inspector.inspect(work, permit).await;

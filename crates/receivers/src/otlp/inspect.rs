@@ -33,7 +33,8 @@ pub(super) struct Inspected {
     pub payload: Payload,
     /// Strings in it that were not UTF-8.
     pub repaired_strings: u64,
-    pub told: Told,
+    /// For senders of remote write. Boxed: few requests have it.
+    pub told: Option<Box<Told>>,
 }
 
 impl Inspected {
@@ -202,14 +203,14 @@ impl Work {
                 compress::decompress_admitted(packing, &self.body, self.limit_bytes, &mut ask)?
             }
         };
-        let mut told = Told::default();
+        let mut told = None;
         let protobuf = match self.form {
             Form::Otlp(Format::Protobuf) => plain,
             Form::Otlp(Format::Json) => self.translate_json(&plain, &mut ledger)?,
             Form::RemoteWrite(version) => {
                 let read = self.translate_remote(version, &plain, memory, &mut ledger)?;
                 let Read { request, written, invalid, reason } = read;
-                told = Told { written, invalid, reason };
+                told = Some(Box::new(Told { written, invalid, reason }));
                 Bytes::from(request)
             }
         };
@@ -236,13 +237,13 @@ impl Work {
         let mut request = plain.to_vec();
         let repaired_strings = sluice_otlp::repair_strings(self.signal, &mut request);
         let items = self.count(&request).map_err(|malformed| self.invalid(malformed))?;
-        let (payload, told) = (Payload::identity(request.into()), Told::default());
-        Ok(Inspected { items, payload, repaired_strings, told })
+        let payload = Payload::identity(request.into());
+        Ok(Inspected { items, payload, repaired_strings, told: None })
     }
 
     /// A payload that travels on compressed is only looked at, in memory that is used again.
     fn inspect_compressed(&self, kept: Encoding, ledger: Ledger<'_>) -> Result<Inspected, Stop> {
-        let (ledger, told) = (RefCell::new(ledger), Told::default());
+        let ledger = RefCell::new(ledger);
         let hold = |bytes| ledger.borrow_mut().hold(bytes);
         let inspect = |plain: compress::Unpacked<'_>| {
             let uncompressed_len_bytes = plain.bytes.len();
@@ -257,11 +258,11 @@ impl Work {
             if plain.is_passable {
                 let (bytes, encoding) = (self.body.clone(), kept);
                 let payload = Payload { bytes, encoding, uncompressed_len_bytes };
-                return Ok(Inspected { items, payload, repaired_strings: 0, told });
+                return Ok(Inspected { items, payload, repaired_strings: 0, told: None });
             }
             hold(2 * uncompressed_len_bytes)?;
             let payload = Payload::identity(Bytes::copy_from_slice(plain.bytes));
-            Ok::<_, Stop>(Inspected { items, payload, repaired_strings: 0, told })
+            Ok::<_, Stop>(Inspected { items, payload, repaired_strings: 0, told: None })
         };
         let inspected = compress::with_decompressed_admitted(
             self.packing,

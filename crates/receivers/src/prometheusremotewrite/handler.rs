@@ -122,16 +122,22 @@ impl RemoteWriteHandler {
         }
     }
 
-    fn answer(&self, version: Version, received: Result<Told, Refused>) -> Response<ReplyBody> {
+    fn answer(
+        &self,
+        version: Version,
+        received: Result<Option<Box<Told>>, Refused>,
+    ) -> Response<ReplyBody> {
         let (mut response, written) = match received {
-            Ok(Told { written, invalid: 0, .. }) => {
-                (reply(StatusCode::NO_CONTENT, TEXT, ""), written)
-            }
-            Ok(Told { written, invalid, reason }) => {
-                let reason = reason.unwrap_or_default();
-                let message = format!("{invalid} series or samples are left out: {reason}\n");
-                (reply(StatusCode::BAD_REQUEST, TEXT, message), written)
-            }
+            Ok(told) => match told.map_or_else(Told::default, |told| *told) {
+                Told { written, invalid: 0, .. } => {
+                    (reply(StatusCode::NO_CONTENT, TEXT, ""), written)
+                }
+                Told { written, invalid, reason } => {
+                    let reason = reason.unwrap_or_default();
+                    let message = format!("{invalid} series or samples are left out: {reason}\n");
+                    (reply(StatusCode::BAD_REQUEST, TEXT, message), written)
+                }
+            },
             Err(refused) => (self.refuse(&refused), WrittenCounts::default()),
         };
         if version == Version::V2 {
