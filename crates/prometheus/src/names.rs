@@ -1,6 +1,6 @@
 //! Names of metrics, labels and units, as Prometheus' `otlptranslator` makes them.
 
-/// How names are translated.
+/// The translation of names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
     #[default]
@@ -31,7 +31,7 @@ impl Strategy {
     }
 }
 
-/// What a metric's suffix depends on.
+/// The kind of a metric, as far as its suffix depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Suffix {
     Counter,

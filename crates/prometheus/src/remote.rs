@@ -22,7 +22,7 @@ const SINGLE_POINT_FACTOR: usize = 16;
 /// Names whose metadata is written once are remembered up to this number.
 const NAMES_KEPT: usize = 64 * 1024;
 
-/// What a message holds.
+/// The content of a message, in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Points of the request.

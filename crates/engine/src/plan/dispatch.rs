@@ -206,6 +206,22 @@ mod tests {
         assert!(!on_demand.return_rejections, "its sender may have been answered by the disk");
     }
 
+    /// Guarantee: while one request is in flight at a time, each is worth its answer's time, unless
+    /// the configuration says how large batches are.
+    #[test]
+    fn requests_in_order_are_larger() {
+        let mut sending = Sending { in_order: true, ..Sending::default() };
+        let ordered = policy(&sending, None, SETTING);
+        assert!(ordered.in_order);
+        assert_eq!(ordered.batch.full_bytes, FULL_BYTES_CONFIGURED);
+        let small = Setting { request_limit_bytes: 10_000, ..SETTING };
+        assert_eq!(policy(&sending, None, small).batch.full_bytes, 10_000);
+        let batch = BatchLimits { send_batch_size: 512, ..Default::default() };
+        assert_eq!(policy(&sending, Some(&batch), SETTING).batch.full_items, 512);
+        sending.in_order = false;
+        assert_eq!(policy(&sending, None, SETTING).batch.full_bytes, FULL_BYTES);
+    }
+
     #[test]
     fn no_limit_of_groups_is_none() {
         for (limit, groups) in [(0, usize::MAX), (7, 7)] {

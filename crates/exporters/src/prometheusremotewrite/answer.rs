@@ -8,7 +8,7 @@ use sluice_prometheus::Version;
 use super::note::Note;
 use crate::outcome::{content_type, http_reason, of_http};
 
-/// What a backend of remote write 2.0 has taken.
+/// Headers with the numbers that a backend of remote write 2.0 has taken.
 const WRITTEN: [&str; 2] =
     ["x-prometheus-remote-write-samples-written", "x-prometheus-remote-write-histograms-written"];
 

@@ -1,4 +1,4 @@
-//! What a packed request holds, behind its body: the answer is judged by it. It is not sent.
+//! A note behind the body of a packed request: the answer is judged by it. It is not sent.
 
 use bytes::Bytes;
 use sluice_prometheus::Counts;

@@ -9,6 +9,7 @@ use super::batcher::{BatchPolicy, Batcher, Trigger};
 use super::bisection::{Bisection, Place, Refused};
 use super::concurrency::{Concurrency, ConcurrencyLimits};
 use super::retry::{self, Backoff, RetryPolicy};
+use super::verdict::{Cause, Verdict};
 use super::{Batch, Unit};
 use crate::TakenShare;
 use crate::export::Outcome;
@@ -44,36 +45,6 @@ pub enum State {
     /// A fault that does not pass by itself: credentials, or a fault of all data. One probe at a
     /// time, nothing is dropped.
     Held(String),
-}
-
-/// Consequence of an outcome for the units of a batch.
-#[derive(Debug)]
-pub enum Verdict<L> {
-    /// The dispatcher keeps the units and sends them again by itself.
-    Kept,
-    /// The cursor may pass the units. The backend refused `rejected_items` of them for good
-    /// (partial success).
-    Delivered { units: Vec<Unit<L>>, rejected_items: u64, reason: Option<String> },
-    /// The unit has to be cut. Its parts come back through [`Dispatcher::divided`]; a unit that
-    /// cannot become smaller by that is dead.
-    Divide { unit: Unit<L>, limits: SplitLimits, cause: Cause, reason: String },
-    /// The units were refused for good, or given up.
-    Dead { units: Vec<Unit<L>>, cause: Cause, reason: String },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    Rejected,
-    /// The backend failed over the units, and must not be sent them again.
-    Failed,
-    /// An item that is too large for the backend, or items below a header that is.
-    TooLarge,
-    /// `max_elapsed_time` would be exceeded.
-    GivenUp,
-    /// It failed once, and `retry_on_failure` is disabled. `asked`: the delay the backend wants.
-    NotRetried {
-        asked: Option<Duration>,
-    },
 }
 
 #[derive(Default)]

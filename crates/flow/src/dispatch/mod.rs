@@ -10,12 +10,14 @@ mod poison_tests;
 mod retry;
 #[cfg(test)]
 mod tests;
+mod verdict;
 
 pub use batcher::{BatchPolicy, Trigger};
 pub use bisection::Refused;
 pub use concurrency::{Concurrency, ConcurrencyLimits};
-pub use dispatcher::{Cause, DispatchPolicy, Dispatcher, State, Verdict};
+pub use dispatcher::{DispatchPolicy, Dispatcher, State};
 pub use retry::{Backoff, RetryPolicy};
+pub use verdict::{Cause, Verdict};
 
 use std::time::Instant;
 

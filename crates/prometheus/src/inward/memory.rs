@@ -1,5 +1,4 @@
-//! What requests told that later ones do not tell again: types of metrics and attributes of
-//! targets.
+//! Facts that requests tell once for those behind them: types of metrics, attributes of targets.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -24,7 +24,7 @@ pub use memory::Memory;
 use crate::settings::Version;
 use groups::Groups;
 
-/// What was read of a request.
+/// A request that was read.
 #[derive(Debug, Default)]
 pub struct Read {
     /// An encoded request of OTLP metrics.

@@ -57,9 +57,9 @@ impl SignalCounters {
     }
 }
 
-/// What a kind of receivers counts, and the words of its log.
+/// The cells that a kind of receivers counts in, and the words of its log.
 pub(crate) struct About {
-    /// What is counted, by transport and signal.
+    /// By transport and signal.
     pub cells: &'static [(Transport, Signal)],
     pub transports: &'static [Transport],
     pub remedies: &'static Remedies,

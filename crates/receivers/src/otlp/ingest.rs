@@ -40,11 +40,11 @@ pub(crate) enum Form {
     RemoteWrite(Version),
 }
 
-/// What a sender of remote write is told of its request.
+/// The result of a request that a sender of remote write is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {
     pub written: WrittenCounts,
-    /// What was left out, and why.
+    /// Series, samples and histograms that were left out, with the first reason.
     pub invalid: u64,
     pub reason: Option<&'static str>,
 }
