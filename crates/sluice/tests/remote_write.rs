@@ -49,9 +49,10 @@ impl Drop for VictoriaMetrics {
     }
 }
 
-/// The values of all series that a query finds, and the labels of the last one.
+/// The labels and values of all series that a query finds.
 async fn values(server: SocketAddr, query: &str) -> Vec<(String, f64)> {
-    let path = format!("/api/v1/query?query={query}");
+    let encoded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
+    let path = format!("/api/v1/query?query={encoded}");
     let Some((200, body)) = get(server, &path).await else { return Vec::new() };
     let Ok(answer) = serde_json::from_str::<serde_json::Value>(&body) else { return Vec::new() };
     let found = answer["data"]["result"].as_array().cloned().unwrap_or_default();
@@ -99,20 +100,19 @@ async fn what_a_prometheus_sends_arrives_at_others() {
     source.scrape(&[source.addr]);
     let instance = source.addr;
     for server in [backend.addr, victoria.address] {
-        let up = format!("up{{job=%22sluice%22,instance=%22{instance}%22,via=%22sluice%22}}");
+        let up = format!("up{{job='sluice',instance='{instance}',via='sluice'}}");
         let arrives = async || values(server, &up).await.iter().any(|(_, value)| *value == 1.0);
         assert!(eventually(ARRIVES_WITHIN, arrives).await, "{}", gateway.output());
-        let build =
-            async || !values(server, "prometheus_build_info{version!=%22%22}").await.is_empty();
+        let build = async || !values(server, "prometheus_build_info{version!=''}").await.is_empty();
         assert!(eventually(ARRIVES_WITHIN, build).await, "{}", gateway.output());
         // The parts of a histogram stay under their names.
-        let bucket = "prometheus_http_request_duration_seconds_bucket%7Ble=%22%2BInf%22,\
-                      handler=%22/metrics%22%7D";
+        let bucket = "prometheus_http_request_duration_seconds_bucket{le='+Inf',\
+                      handler='/metrics'}";
         let buckets = async || values(server, bucket).await.len() == 1;
         assert!(eventually(ARRIVES_WITHIN, buckets).await, "{:?}", values(server, bucket).await);
     }
     let all = |server| async move {
-        let count = values(server, "count(%7Bjob=%22sluice%22%7D)").await;
+        let count = values(server, "count({job='sluice'})").await;
         count.first().map_or(0.0, |(_, value)| *value)
     };
     let sent = all(source.addr).await;
@@ -130,7 +130,7 @@ async fn what_a_prometheus_sends_arrives_at_others() {
 
     // The source's end of a series arrives, too.
     source.scrape(&[]);
-    let up = "up%7Bjob=%22sluice%22%7D";
+    let up = "up{job='sluice'}";
     let ended = async || values(backend.addr, up).await.is_empty();
     assert!(eventually(ARRIVES_WITHIN, ended).await, "{:?}", values(backend.addr, up).await);
 }

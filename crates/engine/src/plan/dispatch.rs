@@ -43,6 +43,9 @@ pub(super) fn policy(
     if let Some(max) = sending.queue.num_consumers {
         concurrency = ConcurrencyLimits { initial: concurrency.initial.min(max), max };
     }
+    if sending.in_order {
+        concurrency = ConcurrencyLimits { initial: 1, max: 1 };
+    }
     let mut batch = batching(sending.queue.batch.as_ref(), batch, setting);
     if sending.in_order && batch.full_items == 0 {
         // With one request at a time, the time of an answer has to be worth it.
@@ -213,6 +216,7 @@ mod tests {
         let mut sending = Sending { in_order: true, ..Sending::default() };
         let ordered = policy(&sending, None, SETTING);
         assert!(ordered.in_order);
+        assert_eq!(ordered.concurrency, ConcurrencyLimits { initial: 1, max: 1 });
         assert_eq!(ordered.batch.full_bytes, FULL_BYTES_CONFIGURED);
         let small = Setting { request_limit_bytes: 10_000, ..SETTING };
         assert_eq!(policy(&sending, None, small).batch.full_bytes, 10_000);

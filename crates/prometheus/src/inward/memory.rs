@@ -24,12 +24,14 @@ pub(super) struct About {
 /// Names and values of attributes.
 pub(super) type Attributes = Vec<(Box<[u8]>, Box<[u8]>)>;
 
+/// `job` and `instance`.
+type TargetName = (Box<[u8]>, Box<[u8]>);
+
 /// The memory of a receiver: at most some megabytes. Shared by its requests.
 #[derive(Default)]
 pub struct Memory {
     metrics: Mutex<Recent<Box<[u8]>, About>>,
-    /// By `job` and `instance`.
-    targets: Mutex<Recent<(Box<[u8]>, Box<[u8]>), Attributes>>,
+    targets: Mutex<Recent<TargetName, Attributes>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
