@@ -20,7 +20,7 @@ pub fn check_remote_write(data: &[u8]) {
     }
 }
 
-/// What is read is valid and bounded, and all of its points can be written.
+/// A request that is read is valid and bounded, and all of its points can be written.
 fn check_read(settings: &Settings, message: &[u8]) {
     let memory = Memory::default();
     let Ok(found) = read(settings.version, message, &memory, LIMIT_BYTES) else { return };
@@ -36,7 +36,7 @@ fn check_read(settings: &Settings, message: &[u8]) {
     assert_eq!(written.counts.points, items);
 }
 
-/// What is written is bounded, and can be read without a fault of its own.
+/// A message that is written is bounded, and can be read without a fault of its own.
 fn check_write(settings: &Settings, request: &[u8]) {
     let Ok(written) = write(settings, request) else { return };
     let message = written.parts.concat();

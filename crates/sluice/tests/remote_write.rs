@@ -53,8 +53,9 @@ impl Drop for VictoriaMetrics {
 async fn values(server: SocketAddr, query: &str) -> Vec<(String, f64)> {
     let encoded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
     let path = format!("/api/v1/query?query={encoded}");
-    let Some((200, body)) = get(server, &path).await else { return Vec::new() };
-    let Ok(answer) = serde_json::from_str::<serde_json::Value>(&body) else { return Vec::new() };
+    let Some((200, answer)) = get(server, &path).await else { return Vec::new() };
+    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    let answer: serde_json::Value = serde_json::from_str(body).expect("is JSON");
     let found = answer["data"]["result"].as_array().cloned().unwrap_or_default();
     let one = |series: &serde_json::Value| {
         let value = series["value"][1].as_str().and_then(|text| text.parse().ok());
@@ -63,32 +64,37 @@ async fn values(server: SocketAddr, query: &str) -> Vec<(String, f64)> {
     found.iter().map(one).collect()
 }
 
-fn config(port: SocketAddr, backends: &[SocketAddr]) -> String {
-    let mut text =
-        format!("receivers:\n  prometheusremotewrite:\n    endpoint: {port}\nexporters:\n");
-    let mut names = Vec::new();
+/// Requests of 1.0 come in at the first port and go to the second one as 2.0, and from there to the
+/// backends as 1.0.
+fn config(ports: [SocketAddr; 2], backends: [SocketAddr; 2]) -> String {
+    let [first, second] = ports;
+    let mut exporters = format!(
+        "  prometheusremotewrite/second:\n    endpoint: http://{second}/api/v1/write\n    \
+         protobuf_message: io.prometheus.write.v2.Request\n    external_labels: {{via: sluice}}\n"
+    );
     for (index, backend) in backends.iter().enumerate() {
-        text.push_str(&format!(
-            "  prometheusremotewrite/{index}:\n    endpoint: http://{backend}/api/v1/write\n    \
-             external_labels: {{via: sluice}}\n"
+        exporters.push_str(&format!(
+            "  prometheusremotewrite/{index}:\n    endpoint: http://{backend}/api/v1/write\n"
         ));
-        names.push(format!("prometheusremotewrite/{index}"));
     }
-    let names = names.join(", ");
     format!(
-        "{text}service:\n  pipelines:\n    metrics:\n      receivers: [prometheusremotewrite]\n      \
-         exporters: [{names}]\n"
+        "receivers:\n  prometheusremotewrite/first: {{endpoint: '{first}'}}\n  \
+         prometheusremotewrite/second: {{endpoint: '{second}'}}\nexporters:\n{exporters}\
+         service:\n  pipelines:\n    metrics/first:\n      \
+         receivers: [prometheusremotewrite/first]\n      \
+         exporters: [prometheusremotewrite/second]\n    metrics/second:\n      \
+         receivers: [prometheusremotewrite/second]\n      \
+         exporters: [prometheusremotewrite/0, prometheusremotewrite/1]\n"
     )
 }
 
-/// Scenario: a Prometheus scrapes itself and sends that to Sluice, which sends it to another
-/// Prometheus and to VictoriaMetrics; one of them is restarted. Guarantee: all series arrive under
-/// their names with their labels, nothing is refused for its order, and the sender's own counters
-/// say that all was taken.
+/// Scenario: a Prometheus sends to Sluice, that to itself by 2.0, and then to another Prometheus and
+/// to VictoriaMetrics. Guarantee: all series arrive under their names with their labels, nothing is
+/// refused for its order, and the sender counts all as taken.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_prometheus_sends_arrives_at_others() {
-    let port = free_addr().expect("a port");
-    let more = format!("remote_write: [{{url: 'http://{port}/api/v1/write'}}]\n");
+    let ports = [(); 2].map(|()| free_addr().expect("a port"));
+    let more = format!("remote_write: [{{url: 'http://{}/api/v1/write'}}]\n", ports[0]);
     let native = "--enable-feature=native-histograms";
     let Some(source) = Prometheus::start_with("groups: []\n", &more, &[native]) else { return };
     let receiver = "--web.enable-remote-write-receiver";
@@ -96,7 +102,7 @@ async fn what_a_prometheus_sends_arrives_at_others() {
         return;
     };
     let Some(victoria) = VictoriaMetrics::start() else { return };
-    let gateway = Gateway::start(&config(port, &[backend.addr, victoria.address])).await;
+    let gateway = Gateway::start(&config(ports, [backend.addr, victoria.address])).await;
     source.scrape(&[source.addr]);
     let instance = source.addr;
     for server in [backend.addr, victoria.address] {

@@ -84,9 +84,12 @@ async fn requests_have_the_headers_of_their_version() {
         headers: vec![("x-tenant".to_owned(), b"blue".to_vec()), ("other".to_owned(), vec![1])],
         ..Metadata::default()
     };
-    let options = "headers: {X-Scope-OrgID: t1, X-Prometheus-Remote-Write-Version: '9'}, external_labels: \
-                   {cluster.name: c}, include_metadata_keys: [X-Tenant], send_metadata: true";
-    let (outcome, seen) = sent(options, one_gauge(), metadata, NO_CONTENT).await;
+    let headers = "{X-Scope-OrgID: t1, X-Prometheus-Remote-Write-Version: '9'}";
+    let options = format!(
+        "headers: {headers}, external_labels: {{cluster.name: c}}, \
+         include_metadata_keys: [X-Tenant], send_metadata: true"
+    );
+    let (outcome, seen) = sent(&options, one_gauge(), metadata, NO_CONTENT).await;
     assert_eq!(outcome, Outcome::Delivered);
     let (head, body) = seen.expect("a request");
     for line in [

@@ -185,8 +185,8 @@ impl Ingest {
         self.counters.refuse_unknown(&self.receiver, sender.peer(), what);
     }
 
-    /// Returns the items accepted, the length of the body as sent, and what to tell; with an error, the items
-    /// refused as far as they were counted.
+    /// Returns the items accepted, the length of the body as sent, and what to tell; with an error,
+    /// the items refused as far as they were counted.
     async fn submit(
         &self,
         arrived: ReadRequest,
