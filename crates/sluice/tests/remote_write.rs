@@ -88,9 +88,9 @@ fn config(ports: [SocketAddr; 2], backends: [SocketAddr; 2]) -> String {
     )
 }
 
-/// Scenario: a Prometheus sends to Sluice, that to itself by 2.0, and then to another Prometheus and
-/// to VictoriaMetrics. Guarantee: all series arrive under their names with their labels, nothing is
-/// refused for its order, and the sender counts all as taken.
+/// Scenario: a Prometheus sends to Sluice, that to itself by 2.0, and then to another Prometheus
+/// and to VictoriaMetrics. Guarantee: all series arrive under their names with their labels,
+/// nothing is refused for its order, and the sender counts all as taken.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_prometheus_sends_arrives_at_others() {
     let ports = [(); 2].map(|()| free_addr().expect("a port"));
