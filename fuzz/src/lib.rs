@@ -7,5 +7,6 @@ pub mod forward;
 pub mod net;
 pub mod operators;
 pub mod otlp;
+pub mod prometheus;
 pub mod replay;
 pub mod tail;

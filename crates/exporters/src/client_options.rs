@@ -57,13 +57,8 @@ impl ClientOptions {
         highest_level: Option<i32>,
         request_limit_bytes: u64,
     ) -> ClientOptions {
-        let doc = "Time limit for one request. 0: an hour, which is the longest.";
-        let timeout = fields.duration_in("timeout", timeout, Duration::ZERO..=TIMEOUT_MAX, doc);
-        if !timeout.is_zero() && timeout < Duration::from_millis(1) {
-            fields.error_at("timeout", "must be 0 or at least 1ms");
-        }
         ClientOptions {
-            timeout: if timeout.is_zero() { TIMEOUT_MAX } else { timeout },
+            timeout: ClientOptions::read_timeout(fields, timeout),
             compression_level: compression_level(fields, highest_level),
             tls: read_tls(fields),
             headers: if has_headers { read_headers(fields) } else { HeaderMap::new() },
@@ -77,6 +72,16 @@ impl ClientOptions {
             sending: Sending::read(fields),
             is_idempotent: false,
         }
+    }
+
+    /// Reads the deadline of a request. `timeout` is the default.
+    pub(crate) fn read_timeout(fields: &mut Fields<'_>, timeout: Duration) -> Duration {
+        let doc = "Time limit for one request. 0: an hour, which is the longest.";
+        let timeout = fields.duration_in("timeout", timeout, Duration::ZERO..=TIMEOUT_MAX, doc);
+        if !timeout.is_zero() && timeout < Duration::from_millis(1) {
+            fields.error_at("timeout", "must be 0 or at least 1ms");
+        }
+        if timeout.is_zero() { TIMEOUT_MAX } else { timeout }
     }
 
     /// Reads the option of protocols that another Sluice speaks.

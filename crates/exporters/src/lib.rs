@@ -9,6 +9,7 @@ pub mod partial;
 pub mod sending;
 
 mod client_options;
+mod connections;
 mod debug;
 mod exporter;
 mod file;
@@ -22,6 +23,7 @@ mod nop;
 mod otlp;
 mod otlphttp;
 mod outcome;
+mod prometheusremotewrite;
 #[cfg(test)]
 mod test_exporter;
 #[cfg(test)]
@@ -42,6 +44,7 @@ pub static EXPORTERS: ComponentKinds<Box<dyn ExporterConfig>> = ComponentKinds::
     fluentbit_http::KIND,
     fluentforward::KIND,
     nop::KIND,
+    prometheusremotewrite::KIND,
     #[cfg(test)]
     test_exporter::KIND,
 ]);

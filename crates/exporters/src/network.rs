@@ -34,6 +34,11 @@ pub(crate) trait Protocol: Send + Sync + 'static {
         request_bytes
     }
 
+    /// Keys (lower case) of request metadata that it reads.
+    fn metadata_keys(&self) -> &[String] {
+        &[]
+    }
+
     /// The secrets of a request, which its answer may have.
     fn secrets<'a>(&'a self, signal: Signal, headers: &'a HeaderMap) -> Secrets<'a>;
 
@@ -50,6 +55,7 @@ pub(crate) struct NetworkExporter<P> {
     headers: HashMap<Encoding, HeaderMap>,
     options: ClientOptions,
     auth: Option<Arc<dyn ClientAuth>>,
+    metadata_keys: Vec<String>,
 }
 
 impl<P: Protocol> NetworkExporter<P> {
@@ -72,7 +78,11 @@ impl<P: Protocol> NetworkExporter<P> {
         let auth = options.authenticator.as_ref().map(find).transpose()?;
         let headers = Encoding::ALL.map(|encoding| (encoding, headers(encoding))).into();
         let options = options.clone();
-        Ok(NetworkExporter { protocol, passes_through, headers, options, auth })
+        let of_auth = auth.as_ref().map_or(&[][..], |auth| auth.metadata_keys());
+        let mut metadata_keys = of_auth.to_vec();
+        let own = protocol.metadata_keys().iter().filter(|key| !of_auth.contains(key));
+        metadata_keys.extend(own.cloned());
+        Ok(NetworkExporter { protocol, passes_through, headers, options, auth, metadata_keys })
     }
 
     async fn deliver(&self, request: &Packed) -> Outcome {
@@ -133,7 +143,7 @@ impl<P: Protocol> Exporter for NetworkExporter<P> {
     }
 
     fn metadata_keys(&self) -> &[String] {
-        self.auth.as_ref().map_or(&[], |auth| auth.metadata_keys())
+        &self.metadata_keys
     }
 
     fn names_ranges(&self) -> bool {

@@ -135,12 +135,12 @@ pub(crate) fn of_http(answer: &Answer, secrets: &Secrets<'_>) -> Outcome {
 }
 
 /// Empty if there is none.
-fn content_type(answer: &Answer) -> &str {
+pub(crate) fn content_type(answer: &Answer) -> &str {
     answer.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
 /// The status, and the text of the body: a `google.rpc.Status` in protobuf or JSON, or plain text.
-fn http_reason(answer: &Answer, secrets: &Secrets<'_>) -> String {
+pub(crate) fn http_reason(answer: &Answer, secrets: &Secrets<'_>) -> String {
     let body = &answer.body[..answer.body.len().min(64 * 1024)];
     let plain = || String::from_utf8_lossy(body).into_owned();
     let text = match content_type(answer) {

@@ -10,6 +10,8 @@ use sluice_config::Fields;
 pub struct Sending {
     pub retry: RetryConfig,
     pub queue: QueueConfig,
+    /// One request at a time, each sent again before the next one.
+    pub in_order: bool,
 }
 
 /// `retry_on_failure`.
@@ -80,13 +82,18 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 impl Sending {
     /// Reads both sections.
     pub fn read(fields: &mut Fields<'_>) -> Sending {
-        let doc = "Retries of failed requests. The defaults recover quickly: pauses grow from 100 \
-                   ms to 5 s, and retries never end.";
-        let retry = fields.section_or_default("retry_on_failure", doc, read_retry);
+        let retry = Sending::read_retries(fields);
         let why =
             "it was experimental in the Collector and is gone there; use `sending_queue.batch`";
         fields.no_effect("batcher", why);
         Sending { retry, ..Sending::read_queue(fields) }
+    }
+
+    /// Reads `retry_on_failure` only, for exporters with a queue of another name.
+    pub(crate) fn read_retries(fields: &mut Fields<'_>) -> RetryConfig {
+        let doc = "Retries of failed requests. The defaults recover quickly: pauses grow from 100 \
+                   ms to 5 s, and retries never end.";
+        fields.section_or_default("retry_on_failure", doc, read_retry)
     }
 
     /// Reads `sending_queue` only, for exporters that never retry.

@@ -9,6 +9,7 @@ mod scan;
 mod schema;
 mod signal;
 mod split;
+pub mod text;
 mod value;
 pub mod wire;
 

@@ -254,9 +254,54 @@ pub fn write_len_field(out: &mut Vec<u8>, number: u32, content: &[u8]) {
     out.extend_from_slice(content);
 }
 
+/// Writes a message whose number is below 16 and whose length takes `width` bytes: if it takes
+/// others, its content moves. Answers how many it takes.
+pub fn write_message(
+    out: &mut Vec<u8>,
+    number: u32,
+    width: usize,
+    content: impl FnOnce(&mut Vec<u8>),
+) -> usize {
+    out.push(len_tag(number));
+    let start = out.len();
+    out.resize(start + width, 0);
+    content(out);
+    let len = out.len() - start - width;
+    let needed = varint_len(len);
+    if needed != width {
+        out.resize(out.len() + needed.saturating_sub(width), 0);
+        out.copy_within(start + width..start + width + len, start + needed);
+        out.truncate(start + needed + len);
+    }
+    let mut rest = len;
+    for byte in &mut out[start..start + needed] {
+        *byte = rest as u8 | 0x80;
+        rest >>= 7;
+    }
+    out[start + needed - 1] &= 0x7f;
+    needed
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Guarantee: a message is canonical, whatever was guessed about its length.
+    #[test]
+    fn a_guess_of_a_length_changes_nothing() {
+        for len in [0, 1, 127, 128, 16_383, 16_384, 2_097_152] {
+            let content = vec![7; len];
+            let mut expected = vec![1];
+            write_len_field(&mut expected, 3, &content);
+            for width in 1..6 {
+                let mut out = vec![1];
+                let needed =
+                    write_message(&mut out, 3, width, |out| out.extend_from_slice(&content));
+                assert!(out == expected, "{len} {width}");
+                assert_eq!(needed, expected.len() - len - 2);
+            }
+        }
+    }
 
     /// Every width of varint: a written value is read back, and the width is foretold.
     #[test]

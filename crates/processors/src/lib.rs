@@ -12,7 +12,6 @@ mod matching;
 mod memory_limiter;
 mod processor;
 mod resource;
-mod text;
 
 use sluice_config::ComponentKinds;
 

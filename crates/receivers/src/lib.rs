@@ -10,6 +10,7 @@ mod listen;
 mod netlog;
 pub mod otlp;
 pub mod prometheus;
+mod prometheusremotewrite;
 mod receiver;
 mod refused;
 mod splitting;
@@ -29,6 +30,7 @@ pub static RECEIVERS: ReceiverKinds = ReceiverKinds::new(&[
     filelog::KIND,
     fluentforward::KIND,
     prometheus::KIND,
+    prometheusremotewrite::KIND,
     syslog::KIND,
     tcplog::KIND,
     udplog::KIND,

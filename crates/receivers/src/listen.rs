@@ -33,14 +33,15 @@ pub(crate) fn max_connections(fields: &mut Fields<'_>, is_own: bool) -> usize {
     limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX)
 }
 
-/// The listener of a receiver that has one address for a protocol other than HTTP, and its TLS.
+/// The listener of a receiver that has one address, and its TLS.
 pub(crate) async fn bind(
     address: &Address,
     tls: Option<&TlsOptions>,
+    protocols: Protocols,
     context: BindContext<'_>,
 ) -> Result<(Listener, Option<ServerTls>), ReceiverError> {
     let what = format!("receiver {}", context.id);
-    let tls = tls.map(|tls| server_tls(&what, tls.clone(), Protocols::Other.alpn())).transpose();
+    let tls = tls.map(|tls| server_tls(&what, tls.clone(), protocols.alpn())).transpose();
     let tls = tls.map_err(|error| ReceiverError::failed(format!("tls: {error}")))?;
     let bound = Listener::bind_or_take_over(address, context.held).await;
     let listener = bound.map_err(|error| ReceiverError {

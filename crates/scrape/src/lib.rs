@@ -25,7 +25,6 @@ mod labels;
 mod lex;
 mod message;
 mod metadata;
-mod native;
 mod number;
 mod points;
 mod protobuf;

@@ -1,14 +1,16 @@
 //! The data points of a target: which samples make one up, and its attributes, encoded once.
 
+use sluice_prometheus::build::{attribute, exemplar};
+use sluice_prometheus::native::Native;
+
 use crate::labels::{Labels, NAME};
 use crate::metadata::{About, Kind, Metric, Role};
-use crate::native::Native;
 use crate::number::{is_stale, nanos_of_millis, nanos_of_seconds, parse_float};
 use crate::resource::resource_attributes;
 use crate::series::Use;
 use crate::table::Table;
 use crate::target::Target;
-use crate::write::{self, Shape};
+use crate::write::Shape;
 
 const SCOPE_PREFIX: &str = "otel_scope_";
 
@@ -228,7 +230,7 @@ impl Points {
                 && name != boundary_label
                 && !name.starts_with(SCOPE_PREFIX);
             if is_attribute {
-                write::attribute(&mut key, shape.attributes_field(), name, value);
+                attribute(&mut key, shape.attributes_field(), name, value);
             }
         }
         let group = take_within(&mut self.metrics, id, &mut self.points, &key, || Point {
@@ -378,7 +380,7 @@ impl Points {
         let shape = self.metrics.get(point.metric).shape;
         if let Some(field) = shape.exemplars_field() {
             let time_ns = nanos_of_millis(time_ms);
-            write::exemplar(&mut point.exemplars, field, time_ns, value, labels);
+            exemplar(&mut point.exemplars, field, time_ns, value, labels);
         }
     }
 

@@ -1,11 +1,11 @@
 //! Pages of protobuf: delimited messages of `io.prometheus.client.MetricFamily`.
 
 use sluice_otlp::wire::write_varint;
+use sluice_prometheus::native::{Native, Side, Span, width};
 
 use crate::labels::{Labels, NAME};
 use crate::message::{Last, Message, Result, zigzag};
 use crate::metadata::Kind;
-use crate::native::{Native, Side, Span, width};
 use crate::number::format_float;
 use crate::scraper::{Found, Reading, Value};
 

@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
+use sluice_prometheus::native::Native;
+
 use crate::error::{ScrapeError, excerpt};
 use crate::labels::{Labels, NAME, Relabel};
 use crate::metadata::{Kind, Metadata};
-use crate::native::Native;
 use crate::number::{format_float, is_stale, parse_float};
 use crate::points::Points;
 use crate::protobuf;

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use sluice_otlp::wire::{LEN, write_len_field, write_varint};
+use sluice_otlp::wire::{varint_len, write_len_field, write_message};
+use sluice_prometheus::build::{attribute, double, fixed64, native_content};
 
 use crate::metadata::{Kind, Metadata, Role};
-use crate::native::{Native, Side};
 use crate::points::{MetricPoints, Parts, Point, Points, Resource, Scope};
 use crate::unit::{trim_suffixes, ucum};
 
@@ -71,106 +71,10 @@ impl Shape {
     }
 }
 
-fn varint_len(value: usize) -> usize {
-    (value | 1).ilog2() as usize / 7 + 1
-}
-
-/// Writes a message whose length takes `width` bytes: if it takes others, its content moves.
-/// Answers how many it takes.
-fn message(
-    out: &mut Vec<u8>,
-    field: u8,
-    width: usize,
-    content: impl FnOnce(&mut Vec<u8>),
-) -> usize {
-    out.push(field << 3 | LEN);
-    let start = out.len();
-    out.resize(start + width, 0);
-    content(out);
-    let len = out.len() - start - width;
-    let needed = varint_len(len);
-    if needed != width {
-        out.resize(out.len() + needed.saturating_sub(width), 0);
-        out.copy_within(start + width..start + width + len, start + needed);
-        out.truncate(start + needed + len);
-    }
-    let mut rest = len;
-    for byte in &mut out[start..start + needed] {
-        *byte = rest as u8 | 0x80;
-        rest >>= 7;
-    }
-    out[start + needed - 1] &= 0x7f;
-    needed
-}
-
 fn text(out: &mut Vec<u8>, field: u32, text: &str) {
     if !text.is_empty() {
         write_len_field(out, field, text.as_bytes());
     }
-}
-
-fn fixed64(out: &mut Vec<u8>, field: u8, value: u64) {
-    out.push(field << 3 | 1);
-    out.extend_from_slice(&value.to_le_bytes());
-}
-
-fn double(out: &mut Vec<u8>, field: u8, value: f64) {
-    fixed64(out, field, value.to_bits());
-}
-
-fn signed(out: &mut Vec<u8>, field: u8, value: i32) {
-    out.push(field << 3);
-    write_varint(out, u64::from((value << 1 ^ value >> 31) as u32));
-}
-
-/// One attribute with a text.
-pub(crate) fn attribute(out: &mut Vec<u8>, field: u8, name: &str, value: &str) {
-    let value_len = 1 + varint_len(value.len()) + value.len();
-    let name_len = 1 + varint_len(name.len()) + name.len();
-    out.push(field << 3 | LEN);
-    write_varint(out, (name_len + 1 + varint_len(value_len) + value_len) as u64);
-    write_len_field(out, 1, name.as_bytes());
-    out.push(2 << 3 | LEN);
-    write_varint(out, value_len as u64);
-    write_len_field(out, 1, value.as_bytes());
-}
-
-pub(crate) fn exemplar(
-    out: &mut Vec<u8>,
-    field: u8,
-    time_ns: u64,
-    value: f64,
-    labels: impl FnOnce(&mut dyn FnMut(&str, &str)),
-) {
-    message(out, field, 1, |out| {
-        fixed64(out, 2, time_ns);
-        double(out, 3, value);
-        labels(&mut |name, text| {
-            let id = match name.to_ascii_lowercase().as_str() {
-                "span_id" => id::<8>(text).map(|id| write_len_field(out, 4, &id)),
-                "trace_id" => id::<16>(text).map(|id| write_len_field(out, 5, &id)),
-                _ => None,
-            };
-            if id.is_none() {
-                attribute(out, 7, name, text);
-            }
-        });
-    });
-}
-
-/// An id of hexadecimal digits: the first ones of longer ones, shorter ones get zeros in front.
-fn id<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let digits = text.as_bytes();
-    let len = (digits.len() / 2).min(N);
-    if len < N && !digits.len().is_multiple_of(2) {
-        return None;
-    }
-    let mut id = [0; N];
-    for (byte, pair) in id[N - len..].iter_mut().zip(digits.chunks_exact(2)) {
-        let digit = |digit: u8| char::from(digit).to_digit(16);
-        *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
-    }
-    Some(id).filter(|id| *id != [0; N])
 }
 
 impl Points {
@@ -192,16 +96,16 @@ impl Points {
         for wanted in wanted.chunk_by(|left, right| left.0 == right.0) {
             let resource = wanted[0].0;
             let width = resources.get(resource).width;
-            let width = message(out, 1, width, |out| {
-                message(out, 1, 2, |out| resource_content(out, resources.get(resource)));
+            let width = write_message(out, 1, width, |out| {
+                write_message(out, 1, 2, |out| resource_content(out, resources.get(resource)));
                 for wanted in wanted.chunk_by(|left, right| left.1 == right.1) {
                     let home = homes.get_mut(wanted[0].1);
-                    home.width = message(out, 2, home.width, |out| {
-                        message(out, 1, 1, |out| scope_content(out, &home.scope));
+                    home.width = write_message(out, 2, home.width, |out| {
+                        write_message(out, 1, 1, |out| scope_content(out, &home.scope));
                         for (.., id) in wanted {
                             let metric = metrics.get_mut(*id);
                             let (metric, points) = (metric, &*points);
-                            metric.width = message(out, 2, metric.width, |out| {
+                            metric.width = write_message(out, 2, metric.width, |out| {
                                 metric_content(out, metric, points, metadata, trim);
                             });
                         }
@@ -252,12 +156,12 @@ fn metric_content(
     text(out, 1, if trim { trim_suffixes(&metric.name, is_sum, unit) } else { &metric.name });
     text(out, 2, help);
     text(out, 3, &ucum(unit));
-    message(out, metric.shape.metric_field(), metric.width, |out| {
+    write_message(out, u32::from(metric.shape.metric_field()), metric.width, |out| {
         for id in &metric.points {
             // The key of a point is the number of its metric, then its attributes.
             let attributes = &points.key(*id)[4..];
             let point = points.get(*id);
-            message(out, 1, varint_len(attributes.len() + 40), |out| {
+            write_message(out, 1, varint_len(attributes.len() + 40), |out| {
                 out.extend_from_slice(attributes);
                 point_content(out, metric.shape, point);
             });
@@ -349,71 +253,17 @@ fn histogram_content(out: &mut Vec<u8>, parts: &Parts, stale: bool) {
 
 /// Numbers of eight bytes each.
 fn packed(out: &mut Vec<u8>, field: u8, numbers: usize, content: impl FnOnce(&mut Vec<u8>)) {
-    message(out, field, varint_len(numbers * 8), content);
+    write_message(out, u32::from(field), varint_len(numbers * 8), content);
 }
 
 fn summary_content(out: &mut Vec<u8>, parts: &Parts, stale: bool) {
     totals(out, parts, stale);
     for (quantile, value) in sorted(parts) {
-        message(out, 6, 1, |out| {
+        write_message(out, 6, 1, |out| {
             double(out, 1, quantile);
             if !stale {
                 double(out, 2, value);
             }
         });
-    }
-}
-
-fn native_content(out: &mut Vec<u8>, native: &Native) {
-    fixed64(out, 4, native.count);
-    double(out, 5, native.sum);
-    signed(out, 6, native.schema);
-    fixed64(out, 7, native.zero_count);
-    for (field, side) in [(8, &native.positive), (9, &native.negative)] {
-        if !side.counts.is_empty() {
-            message(out, field, 1, |out| side_content(out, side));
-        }
-    }
-    double(out, 14, native.zero_threshold);
-}
-
-fn side_content(out: &mut Vec<u8>, side: &Side) {
-    signed(out, 1, side.offset);
-    message(out, 2, 1, |out| {
-        for count in &side.counts {
-            write_varint(out, *count);
-        }
-    });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Guarantee: a message is canonical, whatever was guessed about its length.
-    #[test]
-    fn a_guess_of_a_length_changes_nothing() {
-        for len in [0, 1, 127, 128, 16_383, 16_384, 2_097_152] {
-            let content = vec![7; len];
-            let mut expected = vec![1];
-            write_len_field(&mut expected, 3, &content);
-            for width in 1..6 {
-                let mut out = vec![1];
-                let needed = message(&mut out, 3, width, |out| out.extend_from_slice(&content));
-                assert!(out == expected, "{len} {width}");
-                assert_eq!(needed, expected.len() - len - 2);
-            }
-        }
-    }
-
-    #[test]
-    fn ids_are_cut_or_filled() {
-        assert_eq!(id::<4>("00112233"), Some([0, 0x11, 0x22, 0x33]));
-        assert_eq!(id::<4>("AB"), Some([0, 0, 0, 0xab]));
-        assert_eq!(id::<2>("00112233"), Some([0, 0x11]));
-        assert_eq!(id::<2>("00112"), Some([0, 0x11]));
-        for text in ["", "0", "0x", "zz", "001", "+1", "0000"] {
-            assert_eq!(id::<2>(text), None, "{text}");
-        }
     }
 }

@@ -13,7 +13,7 @@ use file_imports::Modules;
 use serde_json::Value;
 
 /// Each crate and the crates of ours that it may use.
-const MAY_USE: [(&str, &[&str]); 21] = [
+const MAY_USE: [(&str, &[&str]); 22] = [
     (
         "sluice",
         &[
@@ -48,10 +48,21 @@ const MAY_USE: [(&str, &[&str]); 21] = [
     ),
     (
         "receivers",
-        &["config", "net", "otlp", "flow", "telemetry", "tail", "operators", "discovery", "scrape"],
+        &[
+            "config",
+            "net",
+            "otlp",
+            "flow",
+            "telemetry",
+            "tail",
+            "operators",
+            "discovery",
+            "scrape",
+            "prometheus",
+        ],
     ),
     ("processors", &["config", "net", "otlp", "flow", "telemetry", "kubernetes"]),
-    ("exporters", &["config", "net", "otlp", "flow", "telemetry"]),
+    ("exporters", &["config", "net", "otlp", "flow", "telemetry", "prometheus"]),
     ("extensions", &["config", "net", "otlp", "flow", "telemetry"]),
     ("flow", &["log", "otlp"]),
     ("log", &[]),
@@ -59,7 +70,8 @@ const MAY_USE: [(&str, &[&str]); 21] = [
     ("discovery", &["config", "net", "tail", "kubernetes"]),
     ("kubernetes", &[]),
     ("tail", &["inflate"]),
-    ("scrape", &["otlp"]),
+    ("scrape", &["otlp", "prometheus"]),
+    ("prometheus", &["otlp"]),
     ("net", &["config", "otlp", "inflate"]),
     ("telemetry", &["config", "otlp"]),
     ("config", &["otlp"]),

@@ -126,6 +126,7 @@ pub(super) fn policy() -> DispatchPolicy {
         retry: RetryPolicy::Disabled,
         concurrency: ConcurrencyLimits::default(),
         return_rejections: false,
+        in_order: false,
     }
 }
 

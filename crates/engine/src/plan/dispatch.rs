@@ -43,11 +43,21 @@ pub(super) fn policy(
     if let Some(max) = sending.queue.num_consumers {
         concurrency = ConcurrencyLimits { initial: concurrency.initial.min(max), max };
     }
+    if sending.in_order {
+        concurrency = ConcurrencyLimits { initial: 1, max: 1 };
+    }
+    let mut batch = batching(sending.queue.batch.as_ref(), batch, setting);
+    if sending.in_order && batch.full_items == 0 {
+        // With one request at a time, the time of an answer has to be worth it.
+        let full_bytes = batch.full_bytes.max(FULL_BYTES_CONFIGURED);
+        batch.full_bytes = full_bytes.min(batch.max_bytes);
+    }
     DispatchPolicy {
-        batch: batching(sending.queue.batch.as_ref(), batch, setting),
+        batch,
         retry: retry(&sending.retry),
         concurrency,
         return_rejections: setting.senders_wait && setting.is_sole,
+        in_order: sending.in_order,
     }
 }
 
@@ -197,6 +207,23 @@ mod tests {
             policy(&Sending::default(), Some(&batch), Setting { lingers: true, ..SETTING });
         assert_eq!(on_demand.batch.trigger, Trigger::Linger(SETTING.linger));
         assert!(!on_demand.return_rejections, "its sender may have been answered by the disk");
+    }
+
+    /// Guarantee: while one request is in flight at a time, each is worth its answer's time, unless
+    /// the configuration says how large batches are.
+    #[test]
+    fn requests_in_order_are_larger() {
+        let mut sending = Sending { in_order: true, ..Sending::default() };
+        let ordered = policy(&sending, None, SETTING);
+        assert!(ordered.in_order);
+        assert_eq!(ordered.concurrency, ConcurrencyLimits { initial: 1, max: 1 });
+        assert_eq!(ordered.batch.full_bytes, FULL_BYTES_CONFIGURED);
+        let small = Setting { request_limit_bytes: 10_000, ..SETTING };
+        assert_eq!(policy(&sending, None, small).batch.full_bytes, 10_000);
+        let batch = BatchLimits { send_batch_size: 512, ..Default::default() };
+        assert_eq!(policy(&sending, Some(&batch), SETTING).batch.full_items, 512);
+        sending.in_order = false;
+        assert_eq!(policy(&sending, None, SETTING).batch.full_bytes, FULL_BYTES);
     }
 
     #[test]

@@ -8,19 +8,19 @@ mod oauth2_tests;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, LOCATION, USER_AGENT};
-use http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use sluice_config::{ComponentKind, Kind, shown_url};
 use sluice_flow::{Exporter, Outcome, PackError, Packed};
-use sluice_net::client::{Answer, HttpClient, Origin, Proxy, Secrets, Target, TransportError};
+use sluice_net::client::{HttpClient, Origin, Secrets, Target};
 use sluice_net::compress::{Packing, compress, compress_snappy_block};
 use sluice_otlp::{Encoding, Signal};
 
 use crate::client_options::ClientOptions;
+use crate::connections::Destination;
 use crate::exporter::{BuildContext, BuildError, ExporterConfig, NamedTarget};
 use crate::json::{Format, JSON_PACKING_FACTOR};
 use crate::network::{Answered, NetworkExporter, Protocol};
@@ -39,7 +39,7 @@ impl ExporterConfig for OtlpHttpConfig {
     }
 
     fn open_files(&self, requests: usize) -> usize {
-        self.http.connections.map_or(requests, |most| requests.min(most))
+        self.connections.http.connections.map_or(requests, |most| requests.min(most))
     }
 
     fn missing_option(&self, signal: Signal) -> Option<&'static str> {
@@ -71,9 +71,6 @@ impl ExporterConfig for OtlpHttpConfig {
     }
 }
 
-/// As in Go's client.
-const REDIRECTS_MAX: usize = 10;
-
 struct Http {
     format: Format,
     /// Of the protobuf form.
@@ -82,51 +79,6 @@ struct Http {
     level: Option<i32>,
     /// Destinations of `Signal::ALL`; none where the configuration names no URL.
     destinations: [Option<Destination>; 3],
-}
-
-struct Destination {
-    uri: Uri,
-    /// Shared by the signals that go to the same origin.
-    client: HttpClient,
-}
-
-impl Destination {
-    async fn post(
-        &self,
-        headers: &HeaderMap,
-        body: &Arc<[Bytes]>,
-    ) -> Result<Answer, TransportError> {
-        let mut uri = Cow::Borrowed(&self.uri);
-        let mut redirects = 0;
-        loop {
-            let answer = self.client.post(&uri, headers, body).await?;
-            match redirect_target(&uri, &answer) {
-                Some(target) if redirects < REDIRECTS_MAX => uri = Cow::Owned(target),
-                _ => return Ok(answer),
-            }
-            redirects += 1;
-        }
-    }
-}
-
-/// The URI to send the request to instead, after a redirect that keeps method and body (307, 308)
-/// within the configured origin. No request goes to a host that an answer names.
-fn redirect_target(uri: &Uri, answer: &Answer) -> Option<Uri> {
-    if !matches!(answer.status.as_u16(), 307 | 308) {
-        return None;
-    }
-    let location = Uri::try_from(answer.headers.get(LOCATION)?.as_bytes()).ok()?;
-    match location.authority() {
-        Some(authority) => {
-            let is_same = Some(authority) == uri.authority() && location.scheme() == uri.scheme();
-            is_same.then_some(location)
-        }
-        None => {
-            let mut parts = uri.clone().into_parts();
-            parts.path_and_query = location.into_parts().path_and_query;
-            Uri::from_parts(parts).ok()
-        }
-    }
 }
 
 fn headers(config: &OtlpHttpConfig, context: &BuildContext<'_>, encoding: Encoding) -> HeaderMap {
@@ -154,22 +106,12 @@ fn destinations(config: &OtlpHttpConfig) -> Result<[Option<Destination>; 3], Bui
         let known = clients.iter().find(|known| (&known.0, known.1) == (&target, tls));
         let client = match known {
             Some((_, _, client)) => client.clone(),
-            None => client(config, target.clone(), tls)?,
+            None => config.connections.client(&config.client, target.clone(), tls)?,
         };
         clients.push((target, tls, client.clone()));
         destinations[index] = Some(Destination { uri, client });
     }
     Ok(destinations)
-}
-
-fn client(config: &OtlpHttpConfig, target: Target, tls: bool) -> Result<HttpClient, BuildError> {
-    let proxy = match &config.proxy_url {
-        Some(url) => Proxy::parse(url.expose()).map(Some),
-        None => Proxy::from_environment(&target, tls),
-    };
-    let mut options = config.http.clone();
-    config.client.set_connect(&mut options.connect, tls, proxy)?;
-    Ok(HttpClient::new(target, options))
 }
 
 impl Protocol for Http {

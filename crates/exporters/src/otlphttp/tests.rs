@@ -371,8 +371,8 @@ async fn a_moved_name_is_followed_away_from_a_healthy_backend() {
         let tls = format!("tls: {{ca_file: '{}', server_name_override: 127.0.0.1}}", ca.display());
         let mut config =
             read(&format!("endpoint: {scheme}://backend:4318\n{tls}"), OtlpHttpConfig::read);
-        config.http.connect.resolver = name.clone();
-        config.http.resolve_interval = Duration::from_millis(50);
+        config.connections.http.connect.resolver = name.clone();
+        config.connections.http.resolve_interval = Duration::from_millis(50);
         let files = Files::default();
         let exporter = config.build(&context(&ClientAuths::new(), &files)).expect("builds");
         let all = futures_util::future::join_all((0..5).map(|_| send(&*exporter))).await;
@@ -411,13 +411,16 @@ fn current_spellings_of_the_collector_are_known() {
     ] {
         let (config, remarks) = read(options);
         assert_eq!(
-            (config.http.idle_timeout, config.http.idle_connections),
+            (config.connections.http.idle_timeout, config.connections.http.idle_connections),
             (Duration::from_secs(5), 7)
         );
-        assert_eq!((config.http.keep_alive, remarks), (false, 0), "{options}");
+        assert_eq!((config.connections.http.keep_alive, remarks), (false, 0), "{options}");
     }
     let (config, remarks) = read("keepalive: , tls: , auth: , timeout: 0s");
-    assert_eq!((config.http.idle_timeout, config.http.keep_alive), (Duration::from_secs(90), true));
+    assert_eq!(
+        (config.connections.http.idle_timeout, config.connections.http.keep_alive),
+        (Duration::from_secs(90), true)
+    );
     assert_eq!((config.client.timeout, remarks), (Duration::from_secs(3600), 0));
     assert_eq!(read("keepalive: {enabled: true}, max_idle_conns: 7").1, 1);
 }

@@ -9,7 +9,8 @@ use super::batcher::{BatchPolicy, Batcher, Trigger};
 use super::bisection::{Bisection, Place, Refused};
 use super::concurrency::{Concurrency, ConcurrencyLimits};
 use super::retry::{self, Backoff, RetryPolicy};
-use super::{Batch, Cause, Unit};
+use super::verdict::{Cause, Verdict};
+use super::{Batch, Unit};
 use crate::TakenShare;
 use crate::export::Outcome;
 
@@ -30,6 +31,9 @@ pub struct DispatchPolicy {
     /// `buffer.ack: delivered`): requests are bisected down to frames, never within one, and no
     /// rejection holds the delivery.
     pub return_rejections: bool,
+    /// One request at a time, and none overtakes one that is to be sent again: the backend refuses
+    /// data that is older than what it has.
+    pub in_order: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,21 +45,6 @@ pub enum State {
     /// A fault that does not pass by itself: credentials, or a fault of all data. One probe at a
     /// time, nothing is dropped.
     Held(String),
-}
-
-/// Consequence of an outcome for the units of a batch.
-#[derive(Debug)]
-pub enum Verdict<L> {
-    /// The dispatcher keeps the units and sends them again by itself.
-    Kept,
-    /// The cursor may pass the units. The backend refused `rejected_items` of them for good
-    /// (partial success).
-    Delivered { units: Vec<Unit<L>>, rejected_items: u64, reason: Option<String> },
-    /// The unit has to be cut. Its parts come back through [`Dispatcher::divided`]; a unit that
-    /// cannot become smaller by that is dead.
-    Divide { unit: Unit<L>, limits: SplitLimits, cause: Cause, reason: String },
-    /// The units were refused for good, or given up.
-    Dead { units: Vec<Unit<L>>, cause: Cause, reason: String },
 }
 
 #[derive(Default)]
@@ -97,10 +86,14 @@ pub struct Dispatcher<L> {
 
 impl<L> Dispatcher<L> {
     pub fn new(policy: DispatchPolicy) -> Self {
+        let concurrency = match policy.in_order {
+            true => ConcurrencyLimits { initial: 1, max: 1 },
+            false => policy.concurrency,
+        };
         Dispatcher {
             policy,
             batcher: Batcher::new(policy.batch),
-            concurrency: Concurrency::new(policy.concurrency),
+            concurrency: Concurrency::new(concurrency),
             waiting: BTreeMap::new(),
             bisection: Bisection::default(),
             cut_place: None,
@@ -213,11 +206,15 @@ impl<L> Dispatcher<L> {
         {
             return Some(batch);
         }
+        if self.policy.in_order && !probing && !self.waiting.is_empty() {
+            let is_due = self.next_retry().is_some_and(|due| due <= now);
+            return if is_due { self.waiting.pop_first().map(|(_, batch)| batch) } else { None };
+        }
         if let Some(batch) = self.bisection.pop() {
             return Some(batch);
         }
         // A probe is the oldest batch, due or not: only the probes' own pace counts then.
-        if self.waiting.first_key_value().is_some_and(|(&(due, _), _)| probing || due <= now) {
+        if self.next_retry().is_some_and(|due| probing || due <= now) {
             return self.waiting.pop_first().map(|(_, batch)| batch);
         }
         let lingers = matches!(self.policy.batch.trigger, Trigger::Linger(_));
@@ -239,8 +236,13 @@ impl<L> Dispatcher<L> {
         if self.state != State::Open {
             return self.probing.next.filter(|_| self.in_flight() == 0);
         }
-        let retry = self.waiting.first_key_value().map(|(&(due, _), _)| due);
-        [retry, self.batcher.next_due()].into_iter().flatten().min()
+        let retry = self.next_retry();
+        let next_due = self.batcher.next_due().filter(|_| !self.policy.in_order || retry.is_none());
+        [retry, next_due].into_iter().flatten().min()
+    }
+
+    fn next_retry(&self) -> Option<Instant> {
+        self.waiting.first_key_value().map(|(&(due, _), _)| due)
     }
 
     /// Applies the outcome of a batch. `random` is uniform in 0..1.

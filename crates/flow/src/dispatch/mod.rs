@@ -10,14 +10,16 @@ mod poison_tests;
 mod retry;
 #[cfg(test)]
 mod tests;
+mod verdict;
 
 pub use batcher::{BatchPolicy, Trigger};
 pub use bisection::Refused;
 pub use concurrency::{Concurrency, ConcurrencyLimits};
-pub use dispatcher::{DispatchPolicy, Dispatcher, State, Verdict};
+pub use dispatcher::{DispatchPolicy, Dispatcher, State};
 pub use retry::{Backoff, RetryPolicy};
+pub use verdict::{Cause, Verdict};
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::export::Packed;
 
@@ -86,22 +88,6 @@ impl<L> Batch<L> {
         (self.items, self.bytes) = sizes(&units);
         self.units = units;
     }
-}
-
-/// Why units are dead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    Rejected,
-    /// The backend failed over the units, and must not be sent them again.
-    Failed,
-    /// An item that is too large for the backend, or items below a header that is.
-    TooLarge,
-    /// `max_elapsed_time` would be exceeded.
-    GivenUp,
-    /// It failed once, and `retry_on_failure` is disabled. `asked`: the delay the backend wants.
-    NotRetried {
-        asked: Option<Duration>,
-    },
 }
 
 fn sizes<L>(units: &[Unit<L>]) -> (u64, usize) {

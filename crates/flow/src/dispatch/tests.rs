@@ -20,6 +20,7 @@ pub(super) fn policy() -> DispatchPolicy {
         retry: RetryPolicy::default(),
         concurrency: ConcurrencyLimits::default(),
         return_rejections: false,
+        in_order: false,
     }
 }
 
@@ -407,4 +408,35 @@ fn a_batch_that_is_known_in_part_goes_out_in_parts() {
     let overlaps = Outcome::Overlaps { reason: "known".into() };
     let verdict = dispatcher.note_outcome(batch, overlaps, now, 0.5);
     assert!(matches!(verdict, Verdict::Divide { limits, .. } if limits.max_items == 5));
+}
+
+/// Scenario: a backend that must get data in order refuses half of the requests, then all for some
+/// seconds. Guarantee: nothing overtakes what is to be sent again, and all arrives.
+#[test]
+fn requests_in_order_wait_for_the_one_before() {
+    let mut random = fastrand::Rng::with_seed(5);
+    let backoff = Backoff {
+        initial: Duration::from_millis(100),
+        max: Duration::from_secs(1),
+        multiplier: 2.0,
+        jitter: 0.5,
+    };
+    let explicit = RetryPolicy::Explicit { backoff, max_elapsed: None };
+    for retry in [RetryPolicy::default(), explicit] {
+        let policy = DispatchPolicy { in_order: true, retry, ..policy() };
+        let mut together = Vec::new();
+        let run =
+            simulate(policy, 50, Duration::from_secs(20), Duration::from_secs(300), |at, batch| {
+                together.push(at);
+                let is_out = (5..15).contains(&at.as_secs());
+                let is_refused = is_out || random.f64() < 0.5;
+                let has_one_group = batch.units.is_sorted_by_key(|unit| unit.lease);
+                assert!(has_one_group, "{retry:?}");
+                if is_refused { retry_after(None) } else { Outcome::Delivered }
+            });
+        assert_eq!((run.delivered.len(), run.undelivered, run.dead.len()), (1000, 0, 0));
+        assert!(run.delivered.is_sorted_by_key(|(_, id)| *id), "{retry:?}");
+        assert!(together.windows(2).all(|pair| pair[0] < pair[1]), "one request at a time");
+        assert_eq!(run.most_waiting, 1);
+    }
 }

@@ -1,8 +1,7 @@
 //! The action `convert`.
 
+use sluice_otlp::text::text_of;
 use sluice_otlp::{AnyValue, Value};
-
-use crate::text::text_of;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConvertedType {

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
+use sluice_otlp::text::plain_double_text;
 use sluice_otlp::{AnyValue, Attributes, Value};
 
 use super::Strings;
 use crate::fingerprint::Fingerprint;
-use crate::text::plain_double_text;
 
 /// An attribute that has to be there.
 #[derive(Clone, Debug)]

@@ -5,12 +5,12 @@ mod config;
 
 use attributes::AttributeMatcher;
 use sluice_config::Pattern;
+use sluice_otlp::text::text_of;
 use sluice_otlp::{Attributes, ItemEditor, Signal, Value, View};
 
 pub(crate) use config::read;
 
 use crate::fingerprint::Fingerprint;
-use crate::text::text_of;
 
 /// Properties of an item. Every given one must match; of a list of strings one is enough.
 #[derive(Clone, Debug, Default)]

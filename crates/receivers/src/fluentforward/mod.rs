@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use sluice_config::Kind;
 use sluice_flow::BoxFuture;
-use sluice_net::server::{Listener, Serving, serve_streams};
+use sluice_net::server::{Listener, Protocols, Serving, serve_streams};
 use sluice_net::tls::ServerTls;
 use sluice_otlp::Signal;
 use tokio::task::JoinHandle;
@@ -60,7 +60,8 @@ impl ReceiverConfig for FluentForwardConfig {
         context: BindContext<'a>,
     ) -> BoxFuture<'a, Result<Box<dyn BoundReceiver>, ReceiverError>> {
         Box::pin(async move {
-            let (listener, tls) = bind(&self.address, self.tls.as_ref(), context).await?;
+            let (listener, tls) =
+                bind(&self.address, self.tls.as_ref(), Protocols::Other, context).await?;
             let (receiver, config) = (context.id.into(), self.clone());
             Ok(Box::new(Bound { receiver, listener, tls, config }) as Box<dyn BoundReceiver>)
         })

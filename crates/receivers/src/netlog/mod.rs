@@ -31,7 +31,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use sluice_flow::BoxFuture;
-use sluice_net::server::{Address, Listener, ServerResources, Serving, serve_streams};
+use sluice_net::server::{Address, Listener, Protocols, ServerResources, Serving, serve_streams};
 use sluice_net::tls::{ServerTls, TlsOptions};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -100,7 +100,8 @@ impl ReceiverConfig for NetlogConfig {
         context: BindContext<'a>,
     ) -> BoxFuture<'a, Result<Box<dyn BoundReceiver>, ReceiverError>> {
         Box::pin(async move {
-            let (listener, tls) = bind(self.address(), self.tls(), context).await?;
+            let (listener, tls) =
+                bind(self.address(), self.tls(), Protocols::Other, context).await?;
             let (receiver, config) = (context.id.into(), self.clone());
             Ok(Box::new(Bound { receiver, listener, tls, config }) as Box<dyn BoundReceiver>)
         })

@@ -8,7 +8,7 @@ use sluice_net::server::ServerCounters;
 use sluice_otlp::Signal;
 
 use super::refusal::{REMEDIES, Refused, RefusedReason};
-use crate::refused::remedy;
+use crate::refused::{Remedies, remedy};
 use crate::untold::Untold;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,9 +57,35 @@ impl SignalCounters {
     }
 }
 
+/// The cells that a kind of receivers counts in, and the words of its log.
+pub(crate) struct About {
+    /// By transport and signal.
+    pub cells: &'static [(Transport, Signal)],
+    pub transports: &'static [Transport],
+    pub remedies: &'static Remedies,
+    /// About requests to no known path.
+    pub unknown: &'static str,
+}
+
+pub(super) const OTLP: About = About {
+    cells: &{
+        let mut cells = [(Transport::Grpc, Signal::Traces); 6];
+        let mut index = 0;
+        while index < cells.len() {
+            cells[index] = (Transport::ALL[index % 2], Signal::ALL[index / 2]);
+            index += 1;
+        }
+        cells
+    },
+    transports: &Transport::ALL,
+    remedies: REMEDIES,
+    unknown: "refuses requests that are no OTLP requests: look at the senders' endpoint and \
+              protocol",
+};
+
 /// The counters of a receiver.
-#[derive(Default)]
 pub struct Counters {
+    pub(super) about: &'static About,
     cells: [[SignalCounters; 2]; 3],
     untold: [[Untold; RefusedReason::ALL.len()]; 2],
     untold_unknown: Untold,
@@ -68,7 +94,23 @@ pub struct Counters {
     connections: [Arc<ServerCounters>; 2],
 }
 
+impl Default for Counters {
+    fn default() -> Self {
+        Counters::of_kind(&OTLP)
+    }
+}
+
 impl Counters {
+    pub(crate) fn of_kind(about: &'static About) -> Self {
+        let (cells, untold, untold_unknown) = Default::default();
+        let (unknown_requests, connections) = Default::default();
+        Counters { about, cells, untold, untold_unknown, unknown_requests, connections }
+    }
+
+    pub(crate) fn is_of(&self, about: &About) -> bool {
+        self.about.unknown == about.unknown
+    }
+
     pub fn of(&self, signal: Signal, transport: Transport) -> &SignalCounters {
         &self.cells[signal as usize][transport as usize]
     }
@@ -77,14 +119,7 @@ impl Counters {
     pub(super) fn refuse_unknown(&self, receiver: &str, peer: Option<&str>, what: &str) {
         self.unknown_requests.fetch_add(1, Ordering::Relaxed);
         if let Some(requests) = self.untold_unknown.count(Instant::now()) {
-            tracing::warn!(
-                receiver,
-                peer,
-                requests,
-                what,
-                "refuses requests that are no OTLP requests: look at the senders' endpoint and \
-                 protocol"
-            );
+            tracing::warn!(receiver, peer, requests, what, "{}", self.about.unknown);
         }
     }
 
@@ -103,7 +138,7 @@ impl Counters {
             tracing::warn!(
                 receiver, transport = transport.as_str(), %signal, peer, requests,
                 reason = reason.as_str(), answer = message,
-                "refuses requests: {}", remedy(REMEDIES, *reason)
+                "refuses requests: {}", remedy(self.about.remedies, *reason)
             );
         }
     }

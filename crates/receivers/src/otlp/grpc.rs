@@ -16,7 +16,7 @@ use sluice_net::server::{Handler, ReplyBody, RequestBody, reply};
 use sluice_otlp::{Encoding, Signal};
 
 use super::counters::Transport;
-use super::ingest::{Format, Incoming, Ingest, media_type};
+use super::ingest::{Form, Format, Incoming, Ingest, media_type};
 use super::refusal::{Refused, RefusedReason};
 use super::senders::Sender;
 
@@ -52,8 +52,8 @@ impl GrpcHandler {
             self.ingest.refuse_unknown(sender, &message);
             return Err(Box::new(trailers_only(&Status::new(Code::Unimplemented, message))));
         };
-        let (transport, format) = (Transport::Grpc, Format::Protobuf);
-        Ok(Incoming { transport, signal, format, sender, request })
+        let (transport, form) = (Transport::Grpc, Form::Otlp(Format::Protobuf));
+        Ok(Incoming { transport, signal, form, sender, request })
     }
 }
 
@@ -70,9 +70,9 @@ impl Handler for GrpcHandler {
         request: Request<RequestBody>,
     ) -> impl Future<Output = Response<ReplyBody>> + Send {
         match self.incoming(sender, request) {
-            Ok(incoming) => {
-                Either::Left(self.ingest.receive(incoming, message_packing).map(answer))
-            }
+            Ok(incoming) => Either::Left(
+                self.ingest.receive(incoming, message_packing).map(|told| answer(told.map(|_| ()))),
+            ),
             Err(response) => Either::Right(ready(*response)),
         }
     }

@@ -15,7 +15,7 @@ use sluice_otlp::{Encoding, Signal};
 
 use super::config::HttpConfig;
 use super::counters::Transport;
-use super::ingest::{Format, Incoming, Ingest, media_type};
+use super::ingest::{Form, Format, Incoming, Ingest, media_type};
 use super::refusal::{Refused, RefusedReason};
 use super::senders::Sender;
 
@@ -74,7 +74,8 @@ impl HttpHandler {
             refuse(RefusedReason::Invalid, message);
             return Err(Box::new(reply(StatusCode::LENGTH_REQUIRED, TEXT, message)));
         }
-        Ok(Incoming { transport: Transport::Http, signal, format, sender, request })
+        let form = Form::Otlp(format);
+        Ok(Incoming { transport: Transport::Http, signal, form, sender, request })
     }
 
     fn preflight(&self, request: &Request<RequestBody>) -> Option<Response<ReplyBody>> {
@@ -168,13 +169,13 @@ impl Handler for HttpHandler {
         request: Request<RequestBody>,
     ) -> impl Future<Output = Response<ReplyBody>> + Send {
         let finish = self.finish(&request);
+        let format = format_of(request.headers()).unwrap_or(Format::Protobuf);
         match self.incoming(sender, request) {
             Ok(incoming) => {
-                let format = incoming.format;
                 let receiving = self.ingest.receive(incoming, |headers| self.packing_of(headers));
                 Either::Left(receiving.map(move |received| {
                     finish(match received {
-                        Ok(()) => success(format),
+                        Ok(_) => success(format),
                         Err(refused) => self.refuse(format, &refused),
                     })
                 }))

@@ -14,6 +14,8 @@ use sluice_net::compress::Packing;
 use sluice_net::headers;
 use sluice_net::server::{BodyReader, ReadScheduler, RequestBody};
 use sluice_otlp::Signal;
+use sluice_prometheus::Version;
+use sluice_prometheus::inward::WrittenCounts;
 
 use super::config::SharedConfig;
 use super::counters::{Counters, SignalCounters, Transport};
@@ -26,12 +28,28 @@ const RANGE: HeaderName = HeaderName::from_static(hop::HEADER);
 
 /// The format of a request's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
+pub(crate) enum Format {
     Protobuf,
     Json,
 }
 
-pub(super) struct Ingest {
+/// The protocol of a request's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Otlp(Format),
+    RemoteWrite(Version),
+}
+
+/// The result of a request that a sender of remote write is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub written: WrittenCounts,
+    /// Series, samples and histograms that were left out, with the first reason.
+    pub invalid: u64,
+    pub reason: Option<&'static str>,
+}
+
+pub(crate) struct Ingest {
     /// The receiver's id.
     pub receiver: Arc<str>,
     pub ingress: Arc<dyn Ingress>,
@@ -43,10 +61,10 @@ pub(super) struct Ingest {
 }
 
 /// A request whose path and format are known.
-pub(super) struct Incoming<'a> {
+pub(crate) struct Incoming<'a> {
     pub transport: Transport,
     pub signal: Signal,
-    pub format: Format,
+    pub form: Form,
     pub sender: &'a Sender,
     pub request: http::Request<RequestBody>,
 }
@@ -61,7 +79,7 @@ struct ReadRequest {
 }
 
 /// The request's content type. `None`: it has none, or several that differ.
-pub(super) fn media_type(headers: &HeaderMap) -> Option<&[u8]> {
+pub(crate) fn media_type(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers::sole(headers, &CONTENT_TYPE).ok()??;
     value.as_bytes().split(|byte| *byte == b';').next().map(<[u8]>::trim_ascii)
 }
@@ -104,12 +122,12 @@ impl Ingest {
     /// All steps but the answer. Counts the result. `packing_of`: the packing of the body, from its
     /// headers. The future is most of the memory of a request that waits, so it stores the request
     /// once and lends it to the steps.
-    pub(super) fn receive(
+    pub(crate) fn receive(
         &self,
         incoming: Incoming<'_>,
         packing_of: impl Fn(&HeaderMap) -> Result<Packing, Refused>,
-    ) -> impl Future<Output = Result<(), Refused>> + Send {
-        let Incoming { transport, signal, format, sender, request } = incoming;
+    ) -> impl Future<Output = Result<Option<Box<Told>>, Refused>> + Send {
+        let Incoming { transport, signal, form, sender, request } = incoming;
         let (head, mut body) = self.parts_of(request);
         let packing = packing_of(&head.headers);
         async move {
@@ -126,7 +144,7 @@ impl Ingest {
                 let keys = if self.config.include_metadata { route.metadata_keys() } else { &[] };
                 let metadata = sender.metadata(&head, keys, &mut permit)?;
                 let limit_bytes = self.config.limit_bytes;
-                let work = Work::new(&*route, signal, format, packing, bytes, limit_bytes);
+                let work = Work::new(&*route, signal, form, packing, bytes, limit_bytes);
                 let ranges = ranges_of(&head.headers);
                 ranges.iter().try_for_each(|it| permit.grow(it.memory_bytes()))?;
                 Ok(ReadRequest { route, metadata, ranges, work, permit })
@@ -138,9 +156,9 @@ impl Ingest {
                 Err(refused) => Err((refused, 0)),
             };
             match submitted {
-                Ok((items, len_bytes)) => {
+                Ok((items, len_bytes, told)) => {
                     self.counters.of(signal, transport).count_accepted(items, len_bytes);
-                    Ok(())
+                    Ok(told)
                 }
                 Err((refused, items)) => {
                     self.refuse(Some(sender), signal, transport, &refused, items);
@@ -151,7 +169,7 @@ impl Ingest {
     }
 
     /// Counts a refusal, and logs it if it is the first for some time.
-    pub(super) fn refuse(
+    pub(crate) fn refuse(
         &self,
         sender: Option<&Sender>,
         signal: Signal,
@@ -163,25 +181,25 @@ impl Ingest {
         self.counters.refuse(from, (signal, transport), refused, items);
     }
 
-    pub(super) fn refuse_unknown(&self, sender: &Sender, what: &str) {
+    pub(crate) fn refuse_unknown(&self, sender: &Sender, what: &str) {
         self.counters.refuse_unknown(&self.receiver, sender.peer(), what);
     }
 
-    /// Returns the items accepted, and the length of the body as sent; with an error, the items
-    /// refused as far as they were counted.
+    /// Returns the items accepted, the length of the body as sent, and what to tell; with an error,
+    /// the items refused as far as they were counted.
     async fn submit(
         &self,
         arrived: ReadRequest,
         counters: &SignalCounters,
-    ) -> Result<(u32, usize), (Refused, u32)> {
+    ) -> Result<(u32, usize, Option<Box<Told>>), (Refused, u32)> {
         let ReadRequest { route, metadata, ranges, work, permit } = arrived;
         let len_bytes = work.body.len();
         let inspected = self.inspector.inspect(work, permit).await;
         let (inspected, permit, turn) = inspected.map_err(|refused| (refused, 0))?;
-        let Inspected { items, payload, repaired_strings } = inspected;
+        let Inspected { items, payload, repaired_strings, told } = inspected;
         counters.repaired_strings.fetch_add(repaired_strings, Ordering::Relaxed);
         if items == 0 {
-            return Ok((0, len_bytes));
+            return Ok((0, len_bytes, told));
         }
         if payload.bytes.len() > len_bytes {
             // It was admitted as it came: the backlogs may have no room for what it inflates to.
@@ -194,7 +212,7 @@ impl Ingest {
             Ok(receipt) => receipt.accepted().await,
             Err(refusal) => Err(refusal),
         };
-        accepted.map(|()| (items, len_bytes)).map_err(|refusal| (refusal.into(), items))
+        accepted.map(|()| (items, len_bytes, told)).map_err(|refusal| (refusal.into(), items))
     }
 }
 

@@ -1,14 +1,17 @@
 //! Step 5: inflating (never more than was admitted), validating and counting.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use sluice_flow::Payload;
 use sluice_flow::source::{IngressRoute, Permit, is_large_work};
 use sluice_net::compress::{self, Ask, InflateError, Packing};
 use sluice_otlp::{Encoding, Malformed, Signal};
+use sluice_prometheus::Version;
+use sluice_prometheus::inward::{self, Memory, READING_FACTOR, Read, ReadError};
 
-use super::ingest::Format;
+use super::ingest::{Form, Format, Told};
 use super::refusal::{Refused, RefusedReason};
 use crate::large_work::{LargeWork, Turn};
 
@@ -16,10 +19,12 @@ use crate::large_work::{LargeWork, Turn};
 const INLINE_BYTES: usize = 1 << 20;
 /// On such a thread inspecting may use this much: the inflated body, and its translation or window.
 const INLINE_HELD_BYTES: usize = 2 * INLINE_BYTES;
-/// Protobuf that is longer than its JSON is tried again with this many times the memory.
-const JSON_GROWTH: usize = 4;
-/// That attempt gets at least this much.
-const JSON_LEAST_BYTES: usize = 1024;
+/// A translation that is longer than expected is tried again with this many times the memory.
+const TRANSLATED_GROWTH: usize = 4;
+/// The first attempt gets at least this much.
+const TRANSLATED_LEAST_BYTES: usize = 1024;
+/// Remote write of 2.0 becomes about so many times as long: its labels are numbers.
+const REMOTE_GROWTH: usize = 2;
 
 /// A request that is known to be valid.
 pub(super) struct Inspected {
@@ -28,6 +33,8 @@ pub(super) struct Inspected {
     pub payload: Payload,
     /// Strings in it that were not UTF-8.
     pub repaired_strings: u64,
+    /// For senders of remote write. Boxed: few requests have it.
+    pub told: Option<Box<Told>>,
 }
 
 impl Inspected {
@@ -38,12 +45,16 @@ impl Inspected {
 
 /// Inspects bodies of one receiver. Clones share the bound on large ones at a time.
 #[derive(Clone)]
-pub(super) struct Inspector(LargeWork);
+pub(crate) struct Inspector {
+    large: LargeWork,
+    /// Of remote write.
+    memory: Arc<Memory>,
+}
 
 /// A body that has to be inspected.
 pub(super) struct Work {
     signal: Signal,
-    format: Format,
+    form: Form,
     packing: Packing,
     pub body: Bytes,
     limit_bytes: usize,
@@ -104,8 +115,8 @@ impl Ledger<'_> {
 }
 
 impl Inspector {
-    pub(super) fn new() -> Self {
-        Inspector(LargeWork::new())
+    pub(crate) fn new() -> Self {
+        Inspector { large: LargeWork::new(), memory: Arc::default() }
     }
 
     /// The permit that comes back covers the memory of the payload. A request that takes long to
@@ -119,7 +130,7 @@ impl Inspector {
         let base_bytes = permit.bytes();
         let mut inline = None;
         if work.is_small() {
-            match work.run(&mut permit, true) {
+            match work.run(&mut permit, &self.memory, true) {
                 Ok(inspected) if inspected.is_large() => inline = Some(Box::new(inspected)),
                 Ok(inspected) => return Ok((inspected, permit, None)),
                 Err(Stop::Refused(refused)) => return Err(refused),
@@ -129,12 +140,13 @@ impl Inspector {
         }
         let broken =
             || Refused::new(RefusedReason::Overloaded, "the request could not be inspected");
-        let turn = self.0.turn().await.ok_or_else(broken)?;
+        let turn = self.large.turn().await.ok_or_else(broken)?;
         if let Some(inspected) = inline {
             return Ok((*inspected, permit, Some(turn)));
         }
+        let memory = Arc::clone(&self.memory);
         let inspecting = tokio::task::spawn_blocking(move || {
-            let inspected = work.run(&mut permit, false)?;
+            let inspected = work.run(&mut permit, &memory, false)?;
             // A second turn would come behind those of requests that are not inspected yet.
             let turn = Some(turn).filter(|_| inspected.is_large());
             Ok((inspected, permit, turn))
@@ -151,19 +163,20 @@ impl Work {
     pub(super) fn new(
         route: &dyn IngressRoute,
         signal: Signal,
-        format: Format,
+        form: Form,
         packing: Packing,
         body: Bytes,
         limit_bytes: usize,
     ) -> Self {
         let claimed = compress::claimed_len_bytes(packing, &body);
-        let kept = match (format, packing) {
-            (Format::Protobuf, Packing::Known(encoding @ (Encoding::Gzip | Encoding::Zstd))) => {
-                claimed.filter(|it| route.keeps_compressed(encoding, *it)).map(|_| encoding)
-            }
+        let kept = match (form, packing) {
+            (
+                Form::Otlp(Format::Protobuf),
+                Packing::Known(encoding @ (Encoding::Gzip | Encoding::Zstd)),
+            ) => claimed.filter(|it| route.keeps_compressed(encoding, *it)).map(|_| encoding),
             _ => None,
         };
-        Work { signal, format, packing, body, limit_bytes, kept, claimed }
+        Work { signal, form, packing, body, limit_bytes, kept, claimed }
     }
 
     /// As far as its lengths tell.
@@ -172,7 +185,12 @@ impl Work {
     }
 
     /// CPU work only.
-    fn run(&self, permit: &mut Permit, is_inline: bool) -> Result<Inspected, Stop> {
+    fn run(
+        &self,
+        permit: &mut Permit,
+        memory: &Memory,
+        is_inline: bool,
+    ) -> Result<Inspected, Stop> {
         let base_bytes = permit.bytes();
         let mut ledger = Ledger { permit, base_bytes, is_inline };
         if let Some(encoding) = self.kept {
@@ -185,13 +203,21 @@ impl Work {
                 compress::decompress_admitted(packing, &self.body, self.limit_bytes, &mut ask)?
             }
         };
-        let protobuf = match self.format {
-            Format::Protobuf => plain,
-            Format::Json => self.translate(&plain, &mut ledger)?,
+        let mut told = None;
+        let protobuf = match self.form {
+            Form::Otlp(Format::Protobuf) => plain,
+            Form::Otlp(Format::Json) => self.translate_json(&plain, &mut ledger)?,
+            Form::RemoteWrite(version) => {
+                let read = self.translate_remote(version, &plain, memory, &mut ledger)?;
+                let Read { request, written, invalid, reason } = read;
+                told = Some(Box::new(Told { written, invalid, reason }));
+                Bytes::from(request)
+            }
         };
         match self.count(&protobuf) {
             Ok(items) => {
-                Ok(Inspected { items, payload: Payload::identity(protobuf), repaired_strings: 0 })
+                let (payload, repaired_strings) = (Payload::identity(protobuf), 0);
+                Ok(Inspected { items, payload, repaired_strings, told })
             }
             Err(malformed) if malformed.is_text() => {
                 let held = ledger.permit.bytes() - ledger.base_bytes;
@@ -199,7 +225,7 @@ impl Work {
                 let repaired = self.repair(&protobuf)?;
                 drop(protobuf);
                 ledger.hold(held)?;
-                Ok(repaired)
+                Ok(Inspected { told, ..repaired })
             }
             Err(malformed) => Err(self.invalid(malformed).into()),
         }
@@ -211,7 +237,8 @@ impl Work {
         let mut request = plain.to_vec();
         let repaired_strings = sluice_otlp::repair_strings(self.signal, &mut request);
         let items = self.count(&request).map_err(|malformed| self.invalid(malformed))?;
-        Ok(Inspected { items, payload: Payload::identity(request.into()), repaired_strings })
+        let payload = Payload::identity(request.into());
+        Ok(Inspected { items, payload, repaired_strings, told: None })
     }
 
     /// A payload that travels on compressed is only looked at, in memory that is used again.
@@ -231,11 +258,11 @@ impl Work {
             if plain.is_passable {
                 let (bytes, encoding) = (self.body.clone(), kept);
                 let payload = Payload { bytes, encoding, uncompressed_len_bytes };
-                return Ok(Inspected { items, payload, repaired_strings: 0 });
+                return Ok(Inspected { items, payload, repaired_strings: 0, told: None });
             }
             hold(2 * uncompressed_len_bytes)?;
             let payload = Payload::identity(Bytes::copy_from_slice(plain.bytes));
-            Ok::<_, Stop>(Inspected { items, payload, repaired_strings: 0 })
+            Ok::<_, Stop>(Inspected { items, payload, repaired_strings: 0, told: None })
         };
         let inspected = compress::with_decompressed_admitted(
             self.packing,
@@ -250,20 +277,58 @@ impl Work {
     }
 
     /// JSON as protobuf, which hardly ever is longer.
-    fn translate(&self, json: &[u8], ledger: &mut Ledger<'_>) -> Result<Bytes, Stop> {
-        let inflated = ledger.permit.bytes() - ledger.base_bytes;
-        let mut at_most = json.len().max(JSON_LEAST_BYTES).min(self.limit_bytes);
-        loop {
-            ledger.hold(inflated + at_most)?;
+    fn translate_json(&self, json: &[u8], ledger: &mut Ledger<'_>) -> Result<Bytes, Stop> {
+        self.translate(json.len(), 0, ledger, |at_most| {
             match sluice_otlp::json::from_json(self.signal, json, at_most) {
-                Ok(protobuf) => return Ok(Bytes::from(protobuf)),
-                Err(error) if error.is_too_large() && at_most < self.limit_bytes => {
-                    at_most = (JSON_GROWTH * at_most).min(self.limit_bytes);
+                Ok(protobuf) => Ok(Some(Bytes::from(protobuf))),
+                Err(error) if error.is_too_large() => Ok(None),
+                Err(error) => Err(Refused::invalid(error.to_string())),
+            }
+        })
+    }
+
+    fn translate_remote(
+        &self,
+        version: Version,
+        message: &[u8],
+        memory: &Memory,
+        ledger: &mut Ledger<'_>,
+    ) -> Result<Read, Stop> {
+        let reading_bytes = message.len().saturating_mul(READING_FACTOR);
+        let at_first = message.len().saturating_mul(REMOTE_GROWTH);
+        self.translate(at_first, reading_bytes, ledger, |at_most| {
+            match inward::read(version, message, memory, at_most) {
+                Ok(read) => Ok(Some(read)),
+                Err(ReadError::TooLarge { .. }) => Ok(None),
+                Err(error) => Err(Refused::invalid(error.to_string())),
+            }
+        })
+    }
+
+    /// Translates into memory that is charged before it is used: at first so many bytes, and more
+    /// if they do not do. `beside_bytes`: memory that translating takes beside the result.
+    fn translate<T>(
+        &self,
+        at_first: usize,
+        beside_bytes: usize,
+        ledger: &mut Ledger<'_>,
+        translate: impl Fn(usize) -> Result<Option<T>, Refused>,
+    ) -> Result<T, Stop> {
+        let inflated = ledger.permit.bytes() - ledger.base_bytes;
+        let mut at_most = at_first.max(TRANSLATED_LEAST_BYTES).min(self.limit_bytes);
+        loop {
+            ledger.hold(inflated + beside_bytes + at_most)?;
+            match translate(at_most)? {
+                Some(translated) => {
+                    if beside_bytes > 0 {
+                        ledger.hold(inflated + at_most)?;
+                    }
+                    return Ok(translated);
                 }
-                Err(error) if error.is_too_large() => {
-                    return Err(Refused::too_large(self.limit_bytes).into());
+                None if at_most < self.limit_bytes => {
+                    at_most = (TRANSLATED_GROWTH * at_most).min(self.limit_bytes);
                 }
-                Err(error) => return Err(Refused::invalid(error.to_string()).into()),
+                None => return Err(Refused::too_large(self.limit_bytes).into()),
             }
         }
     }
@@ -280,8 +345,6 @@ impl Work {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use futures_util::FutureExt as _;
     use sluice_flow::Refusal;
     use sluice_flow::source::MemoryPool;
@@ -301,9 +364,9 @@ mod tests {
     /// A body of empty resources.
     async fn inspect(inspector: &Inspector, len_bytes: usize) -> Option<Turn> {
         let body = Bytes::from([0x0a, 0].repeat(len_bytes / 2));
-        let (signal, format) = (Signal::Logs, Format::Protobuf);
+        let (signal, form) = (Signal::Logs, Form::Otlp(Format::Protobuf));
         let (packing, limit_bytes) = (Packing::Known(Encoding::Identity), body.len());
-        let work = Work { signal, format, packing, body, limit_bytes, kept: None, claimed: None };
+        let work = Work { signal, form, packing, body, limit_bytes, kept: None, claimed: None };
         let permit = Permit::take(Arc::new(Endless), limit_bytes).expect("there is memory");
         let inspected = inspector.inspect(work, permit).await;
         inspected.unwrap_or_else(|refused| panic!("{refused:?}")).2
@@ -315,7 +378,7 @@ mod tests {
     #[tokio::test]
     async fn a_large_request_keeps_its_turn_until_it_is_submitted() {
         const LARGE_BYTES: usize = 2 << 20;
-        let inspector = Inspector(LargeWork::of(2));
+        let inspector = Inspector { large: LargeWork::of(2), ..Inspector::new() };
         let first = inspect(&inspector, LARGE_BYTES).await.expect("a turn");
         let _second = inspect(&inspector, LARGE_BYTES).await.expect("a turn");
         let mut third = std::pin::pin!(inspect(&inspector, LARGE_BYTES));

@@ -7,8 +7,7 @@ use sluice_telemetry::exposition::{Exposition, Series};
 use sluice_telemetry::row;
 use sluice_telemetry::table::{Number, Table};
 
-use super::counters::{Counters, SignalCounters, Transport};
-use super::refusal::REMEDIES;
+use super::counters::{Counters, SignalCounters};
 use crate::receiver::ReceiverCounters;
 
 impl ReceiverCounters for Counters {
@@ -19,10 +18,8 @@ impl ReceiverCounters for Counters {
 
 impl Counters {
     fn each_cell(&self, mut visit: impl FnMut(&'static str, Signal, &SignalCounters)) {
-        for signal in Signal::ALL {
-            for transport in Transport::ALL {
-                visit(transport.as_str(), signal, self.of(signal, transport));
-            }
+        for (transport, signal) in self.about.cells {
+            visit(transport.as_str(), *signal, self.of(*signal, *transport));
         }
     }
 
@@ -40,7 +37,7 @@ impl Counters {
 
     fn refused(&self, series: &mut Series<'_, '_>) {
         self.each_cell(|transport, signal, cell| {
-            for (reason, _) in REMEDIES {
+            for (reason, _) in self.about.remedies {
                 let labels = [transport, signal.as_str(), reason.as_str()];
                 series.add(&labels, cell.refused_requests(*reason) as f64);
             }
@@ -48,21 +45,21 @@ impl Counters {
     }
 
     fn open(&self, series: &mut Series<'_, '_>) {
-        for transport in Transport::ALL {
-            series.add(&[transport.as_str()], self.connections(transport).open.value());
+        for transport in self.about.transports {
+            series.add(&[transport.as_str()], self.connections(*transport).open.value());
         }
     }
 
     fn events(&self, series: &mut Series<'_, '_>) {
-        for transport in Transport::ALL {
-            for (event, count) in self.connections(transport).events() {
+        for transport in self.about.transports {
+            for (event, count) in self.connections(*transport).events() {
                 series.add(&[transport.as_str(), event], count.value());
             }
         }
     }
 }
 
-pub(super) const METRICS: Table<Counters> = Table {
+pub(crate) const METRICS: Table<Counters> = Table {
     title: "Receiver otlp",
     labels: &["receiver"],
     metrics: &[

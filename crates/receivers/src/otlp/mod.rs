@@ -15,16 +15,16 @@
 //! A refused request gets the answer that makes OTLP clients do the right thing: see [`refusal`].
 
 mod admitted;
-mod config;
+pub(crate) mod config;
 mod counters;
 mod grpc;
 mod http;
-mod ingest;
-mod inspect;
-mod metrics;
+pub(crate) mod ingest;
+pub(crate) mod inspect;
+pub(crate) mod metrics;
 mod read;
 pub mod refusal;
-mod senders;
+pub(crate) mod senders;
 mod waiting;
 
 use std::any::Any;
@@ -43,6 +43,7 @@ use crate::receiver::{
 };
 
 pub use config::{HttpConfig, OtlpConfig, SharedConfig};
+pub(crate) use counters::About;
 pub use counters::{Counters, SignalCounters, Transport};
 pub use refusal::{Refused, RefusedReason};
 
@@ -123,6 +124,7 @@ impl BoundReceiver for Vec<Port> {
     fn serve(self: Box<Self>, context: ReceiverContext) -> Box<dyn StartedReceiver> {
         let before = context.counters.map(|counters| counters as Arc<dyn Any + Send + Sync>);
         let before = before.and_then(|counters| counters.downcast::<Counters>().ok());
+        let before = before.filter(|counters| counters.is_of(&counters::OTLP));
         let counters = before.unwrap_or_default();
         let shutdown = CancellationToken::new();
         let inspector = inspect::Inspector::new();
@@ -162,13 +164,13 @@ impl BoundReceiver for Vec<Port> {
 }
 
 /// A receiver that listens.
-struct Running {
+pub(crate) struct Running {
     /// Bound addresses, with the real ports. Not those on Unix sockets.
-    addresses: Vec<(&'static str, String)>,
-    counters: Arc<Counters>,
-    listeners: Vec<Listener>,
-    tasks: JoinSet<()>,
-    shutdown: CancellationToken,
+    pub addresses: Vec<(&'static str, String)>,
+    pub counters: Arc<Counters>,
+    pub listeners: Vec<Listener>,
+    pub tasks: JoinSet<()>,
+    pub shutdown: CancellationToken,
 }
 
 impl StartedReceiver for Running {

@@ -10,15 +10,15 @@ use sluice_flow::Metadata;
 use sluice_flow::source::{Permit, Refusal};
 
 /// A connection's part of the metadata, shared by its requests where headers are not kept.
-pub(super) struct Sender(Arc<Metadata>);
+pub(crate) struct Sender(Arc<Metadata>);
 
 impl Sender {
-    pub(super) fn new(peer: Option<SocketAddr>) -> Self {
+    pub(crate) fn new(peer: Option<SocketAddr>) -> Self {
         let peer = peer.map(|address| address.to_string());
         Sender(Arc::new(Metadata { peer, headers: Vec::new() }))
     }
 
-    pub(super) fn peer(&self) -> Option<&str> {
+    pub(crate) fn peer(&self) -> Option<&str> {
         self.0.peer.as_deref()
     }
 

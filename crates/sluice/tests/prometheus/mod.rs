@@ -21,6 +21,11 @@ impl Prometheus {
     /// With these rules, and with targets that [`Prometheus::scrape`] names. `None`: there is no
     /// Prometheus.
     pub(crate) fn start(rules: &str) -> Option<Prometheus> {
+        Prometheus::start_with(rules, "", &[])
+    }
+
+    /// With more of its configuration, and more arguments.
+    pub(crate) fn start_with(rules: &str, more: &str, arguments: &[&str]) -> Option<Prometheus> {
         let binary = component("SLUICE_TEST_PROMETHEUS")?;
         let (folder, addr) = (TempDir::new().expect("a folder"), free_addr().expect("a port"));
         let file = |name: &str, text: &str| {
@@ -34,12 +39,13 @@ impl Prometheus {
                       rule_files: [rules.yaml]\n\
                       scrape_configs:\n  - job_name: sluice\n    \
                       file_sd_configs: [{files: [targets.yaml], refresh_interval: 1s}]\n";
-        let config = file("prometheus.yml", config);
+        let config = file("prometheus.yml", &format!("{config}{more}"));
         let child = Command::new(binary)
             .arg(format!("--config.file={}", config.display()))
             .arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()))
             .arg(format!("--web.listen-address={addr}"))
             .arg("--log.level=error")
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn()

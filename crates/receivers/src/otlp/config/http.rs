@@ -6,7 +6,7 @@ use ::http::uri::PathAndQuery;
 use sluice_config::Fields;
 use sluice_net::compress::Packing;
 use sluice_net::headers;
-use sluice_net::server::{Cors, Protocols, ServerOptions};
+use sluice_net::server::{Address, Cors, Protocols, ServerOptions};
 use sluice_otlp::{Encoding, Signal};
 
 use super::{DEFAULT_LIMIT_BYTES, HttpConfig, SharedConfig, address, or_default, or_never};
@@ -30,6 +30,16 @@ pub(super) fn read(fields: &mut Fields<'_>) -> HttpConfig {
         check_url_path(fields, "profiles_url_path", &path);
         fields.warn_at("profiles_url_path", "has no effect: profiles are not received");
     }
+    read_rest(fields, address, url_paths)
+}
+
+/// Reads the options of a server for another protocol over HTTP.
+pub(crate) fn read_plain(fields: &mut Fields<'_>, default_endpoint: &str) -> HttpConfig {
+    let address = address(fields, default_endpoint);
+    read_rest(fields, address, Default::default())
+}
+
+fn read_rest(fields: &mut Fields<'_>, address: Address, url_paths: [String; 3]) -> HttpConfig {
     let mut shared = SharedConfig::read(fields, address, Protocols::Http1AndHttp2);
     let doc = "Largest request in bytes, before and after decompression. Larger ones are answered \
                413. 0 means the default. (The Collector's default is 20 MiB; OTLP recommends 64 \

@@ -2,7 +2,7 @@
 //! `confighttp` are all known: each works, or says why it does nothing here.
 
 mod grpc;
-mod http;
+pub(crate) mod http;
 
 use std::path::PathBuf;
 use std::time::Duration;

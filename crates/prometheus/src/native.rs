@@ -5,33 +5,33 @@ const BUCKETS_LIMIT: usize = 65_536;
 
 /// A native histogram, with its buckets as OTLP has them.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Native {
-    pub(crate) schema: i32,
-    pub(crate) count: u64,
-    pub(crate) sum: f64,
-    pub(crate) zero_threshold: f64,
-    pub(crate) zero_count: u64,
-    pub(crate) positive: Side,
-    pub(crate) negative: Side,
+pub struct Native {
+    pub schema: i32,
+    pub count: u64,
+    pub sum: f64,
+    pub zero_threshold: f64,
+    pub zero_count: u64,
+    pub positive: Side,
+    pub negative: Side,
 }
 
 /// Adjacent buckets, the first and the last of which are not empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Side {
+pub struct Side {
     /// Index of the first bucket, by its lower bound.
-    pub(crate) offset: i32,
-    pub(crate) counts: Vec<u64>,
+    pub offset: i32,
+    pub counts: Vec<u64>,
 }
 
 /// A run of buckets on a page: the distance to the run before, and its length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Span {
-    pub(crate) offset: i32,
-    pub(crate) length: u32,
+pub struct Span {
+    pub offset: i32,
+    pub length: u32,
 }
 
 /// Buckets that the spans of one side stand for, with those between them.
-pub(crate) fn width(spans: &[Span]) -> u64 {
+pub fn width(spans: &[Span]) -> u64 {
     let gaps = spans.iter().skip(1).map(|span| u64::from(span.offset.max(0).unsigned_abs()));
     let lengths = spans.iter().map(|span| u64::from(span.length));
     gaps.chain(lengths).fold(0, u64::saturating_add)
@@ -39,7 +39,7 @@ pub(crate) fn width(spans: &[Span]) -> u64 {
 
 impl Side {
     /// Reads the buckets of one side, whose counts may be relative to one another.
-    pub(crate) fn read(
+    pub fn read(
         spans: &[Span],
         counts: impl ExactSizeIterator<Item = u64>,
     ) -> Result<Side, &'static str> {

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use crate::{AnyValue, Value};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use sluice_otlp::{AnyValue, Value};
 
 /// The text of a value: strings as they are, arrays and maps as JSON, bytes as Base64.
-pub(crate) fn text_of(value: Value<'_>) -> Cow<'_, str> {
+pub fn text_of(value: Value<'_>) -> Cow<'_, str> {
     match value {
         Value::Empty => Cow::Borrowed(""),
         Value::String(text) => String::from_utf8_lossy(text),
@@ -26,7 +26,7 @@ pub(crate) fn text_of(value: Value<'_>) -> Cow<'_, str> {
 }
 
 /// ECMAScript's notation, with `NaN` and `Infinity`.
-pub(crate) fn double_text(value: f64) -> String {
+pub fn double_text(value: f64) -> String {
     let magnitude = value.abs();
     if value.is_finite() && magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude) {
         let text = format!("{value:e}");
@@ -36,7 +36,7 @@ pub(crate) fn double_text(value: f64) -> String {
 }
 
 /// Without an exponent, as Go's `strconv.FormatFloat(value, 'f', -1, 64)`.
-pub(crate) fn plain_double_text(value: f64) -> String {
+pub fn plain_double_text(value: f64) -> String {
     if value.is_infinite() { format!("{value:+}").replace('i', "I") } else { value.to_string() }
 }
 
