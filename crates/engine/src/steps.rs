@@ -39,14 +39,17 @@ pub(crate) struct Chain {
 
 impl Chain {
     /// The steps that did not run before the log, perhaps under an older configuration: steps that
-    /// already ran are left out, wherever they are in the chain.
+    /// already ran are left out, wherever they are in the chain. So are those that remember: they
+    /// run once for a request, before the log, or not at all.
     pub(crate) fn remaining(&self, prepared: &[u64]) -> Vec<Arc<Step>> {
         let is_prefix = prepared.len() <= self.steps.len()
             && prepared.iter().zip(self.steps.iter()).all(|(done, step)| *done == step.fingerprint);
+        let forgets = |step: &&Arc<Step>| step.processor.series().is_none();
         if is_prefix {
-            return self.steps[prepared.len()..].to_vec();
+            return self.steps[prepared.len()..].iter().filter(forgets).cloned().collect();
         }
-        self.steps.iter().filter(|step| !prepared.contains(&step.fingerprint)).cloned().collect()
+        let is_left = |step: &&Arc<Step>| !prepared.contains(&step.fingerprint);
+        self.steps.iter().filter(is_left).filter(forgets).cloned().collect()
     }
 }
 
@@ -78,6 +81,21 @@ pub(crate) fn common_prefix(chains: &[Vec<Arc<Step>>]) -> Vec<Arc<Step>> {
     prefix
 }
 
+/// Runs `work` while no other request passes the steps that remember. It says whether what they
+/// have noted is kept: if not, they are as they were before.
+pub(crate) fn in_turn<R>(steps: &[Arc<Step>], work: impl FnOnce() -> (bool, R)) -> R {
+    let mut series: Vec<_> = steps.iter().filter_map(|step| step.processor.series()).collect();
+    // All requests wait for their turns in the same order.
+    series.sort_by_key(Arc::as_ptr);
+    series.dedup_by(|one, other| Arc::ptr_eq(one, other));
+    let _turns: Vec<_> = series.iter().map(|series| series.turn()).collect();
+    let (is_kept, result) = work();
+    for series in &series {
+        if is_kept { series.keep() } else { series.undo_to(0) }
+    }
+    result
+}
+
 /// Why steps have no result.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -98,8 +116,25 @@ fn allowance(len_bytes: usize, items: u32) -> usize {
     len_bytes.saturating_mul(3).saturating_add(growth_bytes)
 }
 
-/// Runs steps over an uncompressed request. With zero items there is nothing left to send.
+/// Runs steps over an uncompressed request. With zero items there is nothing left to send. Steps
+/// that fail remember nothing of it.
 pub(crate) fn run(
+    steps: &[Arc<Step>],
+    signal: Signal,
+    bytes: Bytes,
+    items: u32,
+    metadata: &Metadata,
+) -> Result<Processed, Failure> {
+    let series = steps.iter().filter_map(|step| step.processor.series());
+    let marks: Vec<_> = series.map(|series| (series.mark(), series)).collect();
+    let processed = run_all(steps, signal, bytes, items, metadata);
+    if processed.is_err() {
+        marks.iter().for_each(|(mark, series)| series.undo_to(*mark));
+    }
+    processed
+}
+
+fn run_all(
     steps: &[Arc<Step>],
     signal: Signal,
     mut bytes: Bytes,

@@ -1,11 +1,14 @@
 //! A processor's options, and the processor that is built from them for each signal. Nothing here
 //! knows a component; options that the engine obeys itself have their types here.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use sluice_flow::Metadata;
 use sluice_otlp::{Beyond, Malformed, Signal};
+
+use crate::series::Series;
 
 /// The options of one processor.
 pub enum ProcessorConfig {
@@ -29,7 +32,7 @@ pub struct Built {
 /// The changed request; nothing if it stays as it is. Or it would take more memory than it may.
 pub type Edited = Result<Result<Option<Bytes>, Beyond>, Malformed>;
 
-/// Edits one request after another. Keeps nothing between them.
+/// Edits one request after another. Keeps nothing between them, but for what [`Series`] holds.
 pub trait Processor: Send + Sync {
     /// `request` is uncompressed. An error only if [`sluice_otlp::scan`] does not accept it.
     /// `limit_bytes`: of the memory that the changes and the changed request take.
@@ -50,6 +53,15 @@ pub trait Processor: Send + Sync {
     fn reads_address(&self) -> bool {
         false
     }
+
+    /// What the processor remembers from request to request, if anything. It may then only run
+    /// before the log, in the request's turn.
+    fn series(&self) -> Option<Arc<Series>> {
+        None
+    }
+
+    /// Goes on with what the processor remembers that it replaces.
+    fn adopt(&self, _series: Arc<Series>) {}
 
     /// Hash of the processor's effect: the same for a configuration, over restarts and releases.
     fn fingerprint(&self) -> u64;

@@ -250,12 +250,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Processors of the same name count on.
+    /// Processors of the same name count on, and remember.
     fn hand_on_counters(&self, plan: &Plan) {
         let old = self.plan.iter().flat_map(|plan| &plan.steps);
         for (key, old) in old {
             if let Some(new) = plan.steps.get(key) {
                 new.counters.store(old.counters.load_full());
+                if let Some(series) = old.processor.series() {
+                    new.processor.adopt(series);
+                }
             }
         }
     }
