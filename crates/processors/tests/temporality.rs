@@ -29,6 +29,7 @@ use support::collector::Collector;
 
 const LIMIT_BYTES: usize = 64 << 20;
 const REQUESTS: usize = 150;
+const SEEDS: u64 = 3;
 const SECOND: u64 = 1_000_000_000;
 const DELTA: i32 = 1;
 const CUMULATIVE: i32 = 2;
@@ -99,7 +100,7 @@ impl Series {
     }
 
     fn attributes(&mut self) -> Vec<KeyValue> {
-        let mut attributes = vec![attribute("a", self.rng.i64(..2)), attribute("b", 7)];
+        let mut attributes = vec![attribute("a", self.rng.i64(0..2)), attribute("b", 7)];
         self.rng.shuffle(&mut attributes);
         attributes
     }
@@ -201,7 +202,7 @@ impl Series {
             ),
         ];
         self.rng.shuffle(&mut metrics);
-        let resource = vec![attribute("r", self.rng.i64(..2))];
+        let resource = vec![attribute("r", self.rng.i64(0..2))];
         let resource_metrics = vec![of_metrics(resource, metrics), marker()];
         ExportMetricsServiceRequest { resource_metrics }
     }
@@ -242,6 +243,12 @@ fn normalised(request: &[u8]) -> Vec<String> {
 }
 
 fn both_agree(kind: &str, options: &str, temporality: i32) {
+    for seed in 0..SEEDS {
+        agree(kind, options, temporality, seed);
+    }
+}
+
+fn agree(kind: &str, options: &str, temporality: i32, seed: u64) {
     let processors = format!("{{ {kind}: {options} }}");
     let Some(collector) = Collector::start_with(&processors, &format!("[{kind}]")) else {
         eprintln!("skipped: no Collector is installed (tests/components/install otelcol)");
@@ -251,7 +258,7 @@ fn both_agree(kind: &str, options: &str, temporality: i32) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("is after 1970").as_nanos();
     // Some series begin before the processors, some after.
     let start = now as u64 - 300 * SECOND;
-    let mut series = Series { rng: Rng::with_seed(7), start, time: start, total: 5 };
+    let mut series = Series { rng: Rng::with_seed(seed), start, time: start, total: 5 };
     let mut last = None;
     let mut points = 0;
     for index in 0..REQUESTS {
@@ -269,7 +276,12 @@ fn both_agree(kind: &str, options: &str, temporality: i32) {
         let theirs = from_json(Signal::Metrics, &theirs, LIMIT_BYTES).expect("is valid");
         let (left, right) = (normalised(&ours), normalised(&theirs));
         let input = format!("{:#?}", request);
-        assert!(left == right, "{index}: {input}\nours: {}\ntheirs: {}", left[0], right[0]);
+        assert!(
+            left == right,
+            "seed {seed}, {index}: {input}\nours: {}\ntheirs: {}",
+            left[0],
+            right[0]
+        );
         points += count(Signal::Metrics, &ours).expect("is valid") - 1;
         last = Some(request);
     }
