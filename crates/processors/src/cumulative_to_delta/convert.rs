@@ -39,7 +39,7 @@ pub(super) fn convert(
     let start = before.time;
     let delta = match (&before.value, &mut point.value) {
         (Measure::Double(before), Measure::Double(now)) => {
-            Ok((*now >= *before).then(|| Measure::Double(*now - *before)))
+            Ok((*now >= *before).then_some(Measure::Double(*now - *before)))
         }
         (Measure::Int(before), Measure::Int(now)) => {
             Ok((*now >= *before).then(|| Measure::Int(now.wrapping_sub(*before))))

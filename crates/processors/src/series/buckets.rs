@@ -94,7 +94,7 @@ impl Buckets {
         let offset = self.lower() >> shift;
         let mut counts = Vec::new();
         if !self.counts.is_empty() {
-            counts = vec![0u64; ((self.upper() - 1 >> shift) - offset + 1) as usize];
+            counts = vec![0u64; (((self.upper() - 1) >> shift) - offset + 1) as usize];
             for (index, count) in self.counts.iter().enumerate() {
                 let slot = ((self.lower() + index as i64) >> shift) - offset;
                 counts[slot as usize] = counts[slot as usize].wrapping_add(*count);
