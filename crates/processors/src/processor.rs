@@ -54,7 +54,7 @@ pub trait Processor: Send + Sync {
         false
     }
 
-    /// What the processor remembers from request to request, if anything. It may then only run
+    /// The memory that the processor has from request to request, if any. It may then only run
     /// before the log, in the request's turn.
     fn series(&self) -> Option<Arc<Series>> {
         None

@@ -56,7 +56,10 @@ mod tests {
 receivers:
   otlp: {{protocols: {{grpc: {{endpoint: '127.0.0.1:0'}}}}}}
   otlp/2: {{protocols: {{grpc: {{endpoint: '127.0.0.1:0'}}}}}}
-processors: {{cumulativetodelta: {{}}, memory_limiter: {{limit_mib: 900}}, resource: {{attributes: [{{key: a, action: delete}}]}}}}
+processors:
+  cumulativetodelta: {{}}
+  memory_limiter: {{limit_mib: 900}}
+  resource: {{attributes: [{{key: a, action: delete}}]}}
 exporters: {{debug: {{}}, debug/2: {{}}}}
 service: {{telemetry: {{metrics: {{level: none}}}}, pipelines: {{{pipelines}}}}}
 "
@@ -73,7 +76,8 @@ service: {{telemetry: {{metrics: {{level: none}}}}, pipelines: {{{pipelines}}}}}
                    exporters: [debug, debug/2]}";
         assert_eq!(refusal(one), None);
         let begins = "metrics/2: {receivers: [otlp], \
-                      processors: [resource, cumulativetodelta, memory_limiter], exporters: [debug]}";
+                      processors: [resource, cumulativetodelta, memory_limiter], \
+                      exporters: [debug]}";
         assert_eq!(refusal(&format!("{one}, {begins}")), None);
         let own = "metrics/2: {receivers: [otlp/2], exporters: [debug]}";
         assert_eq!(refusal(&format!("{one}, {own}")), None);

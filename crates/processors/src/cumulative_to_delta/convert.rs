@@ -1,5 +1,5 @@
-//! What is left of a cumulative point when the one before it in its series is subtracted: every
-//! case as in the Collector 0.160, also where one would wish for another.
+//! A cumulative point without the one before it in its series: every case as in the Collector
+//! 0.160, also where one would wish for another.
 
 use super::InitialValue;
 use crate::series::point::{Exponential, Histogram, Measure, Measured, Summary};

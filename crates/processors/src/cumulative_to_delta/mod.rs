@@ -41,7 +41,7 @@ pub(crate) const KIND: ComponentKind<ProcessorConfig> = ComponentKind::new(
     },
 );
 
-/// What happens to the first point of a series.
+/// The fate of the first point of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum InitialValue {
     Auto,

@@ -60,8 +60,9 @@ fn read_severity(fields: &mut Fields<'_>) -> SeverityNumber {
 impl MatchType {
     pub(crate) fn read(fields: &mut Fields<'_>) -> MatchType {
         let types = [("strict", MatchType::Strict), ("regexp", MatchType::Regexp)];
-        let doc = "Compare strings exactly (`strict`) or by regular expression, which matches anywhere \
-                   in the text unless it is anchored. Required if there is a string to compare.";
+        let doc = "Compare strings exactly (`strict`) or by regular expression, which matches \
+                   anywhere in the text unless it is anchored. Required if there is a string to \
+                   compare.";
         let match_type = fields.optional_choice("match_type", &types, doc);
         let match_type = match_type.unwrap_or(MatchType::Unset);
         fields.section("regexp", "Options of `match_type: regexp`.", |fields| {

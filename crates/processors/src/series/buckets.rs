@@ -103,7 +103,7 @@ impl Buckets {
         Buckets { offset: offset as i32, counts }
     }
 
-    /// What was added since `before`. Nothing if a bucket has fewer: there was a reset.
+    /// The counts that were added since `before`. Nothing if a bucket has fewer: there was a reset.
     pub(crate) fn since(&self, before: &Buckets) -> Option<Buckets> {
         let mut added = Buckets::default();
         for (index, count) in self.counts.iter().enumerate().filter(|(_, count)| **count != 0) {

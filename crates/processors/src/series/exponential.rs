@@ -7,7 +7,7 @@ use super::point::{Exponential, Summary};
 const BUCKETS_LIMIT: i64 = 160;
 
 impl Exponential {
-    /// What was added since `before`, which is brought to the scale and zero bucket of `self`.
+    /// The difference to `before`, which is brought to the scale and zero bucket of `self`.
     /// Nothing if there was a reset.
     pub(crate) fn since(&self, before: &mut Exponential) -> Option<Exponential> {
         if self.all.count < before.all.count

@@ -1,4 +1,4 @@
-//! Which series a point belongs to: a digest over the encoded bytes of resource, scope, metric and
+//! The series that a point belongs to: a digest over the bytes of resource, scope, metric and
 //! attributes.
 
 use std::hash::{BuildHasher, Hasher, RandomState};

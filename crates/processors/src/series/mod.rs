@@ -1,5 +1,5 @@
-//! The memory of processors that compare a point with earlier ones of its series: who has it in
-//! turn, what a request changed in it, how it is bounded.
+//! The memory of processors that compare a point with earlier ones of its series: its turns, its
+//! journal, its bounds.
 //!
 //! A request has its turn from its first point until it is in the log or refused. Only then is it
 //! known whether its changes are kept: a refused request comes again, and must find what the first
@@ -24,7 +24,7 @@ const SERIES_BYTES: usize = 160;
 /// While the memory is full, it is searched for stale series no more often.
 const FULL_SWEEP: Duration = Duration::from_secs(10);
 
-/// What is known of the series of one processor. A reload hands it on.
+/// The memory of one processor. A reload hands it on.
 pub struct Series {
     turn: Mutex<()>,
     table: Mutex<Table>,
@@ -36,7 +36,7 @@ pub struct Series {
 /// The series by the digests of their identities.
 pub(crate) struct Table {
     slots: HashMap<u128, Slot>,
-    /// What the request that has its turn found, latest last: nothing where a series is new.
+    /// The states that the request in turn found, latest last: nothing where a series is new.
     journal: Vec<(u128, Option<Slot>)>,
     bytes: usize,
     swept: Instant,
