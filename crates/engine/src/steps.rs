@@ -49,14 +49,17 @@ pub(crate) struct Chain {
 
 impl Chain {
     /// The steps that did not run before the log, perhaps under an older configuration: steps that
-    /// already ran are left out, wherever they are in the chain.
+    /// already ran are left out, wherever they are in the chain. So are those that remember: they
+    /// run once for a request, before the log, or not at all.
     pub(crate) fn remaining(&self, prepared: &[u64]) -> Vec<Arc<Step>> {
         let is_prefix = prepared.len() <= self.steps.len()
             && prepared.iter().zip(self.steps.iter()).all(|(done, step)| *done == step.fingerprint);
+        let forgets = |step: &&Arc<Step>| step.processor.series().is_none();
         if is_prefix {
-            return self.steps[prepared.len()..].to_vec();
+            return self.steps[prepared.len()..].iter().filter(forgets).cloned().collect();
         }
-        self.steps.iter().filter(|step| !prepared.contains(&step.fingerprint)).cloned().collect()
+        let is_left = |step: &&Arc<Step>| !prepared.contains(&step.fingerprint);
+        self.steps.iter().filter(is_left).filter(forgets).cloned().collect()
     }
 }
 
@@ -86,6 +89,21 @@ pub(crate) fn common_prefix(chains: &[Vec<Arc<Step>>]) -> Vec<Arc<Step>> {
         prefix.truncate(common);
     }
     prefix
+}
+
+/// Runs `work` while no other request passes the steps that remember. It says whether what they
+/// have noted is kept: if not, they are as they were before.
+pub(crate) fn in_turn<R>(steps: &[Arc<Step>], work: impl FnOnce() -> (bool, R)) -> R {
+    let mut series: Vec<_> = steps.iter().filter_map(|step| step.processor.series()).collect();
+    // All requests wait for their turns in the same order.
+    series.sort_by_key(Arc::as_ptr);
+    series.dedup_by(|one, other| Arc::ptr_eq(one, other));
+    let _turns: Vec<_> = series.iter().map(|series| series.turn()).collect();
+    let (is_kept, result) = work();
+    for series in &series {
+        if is_kept { series.keep() } else { series.undo_to(0) }
+    }
+    result
 }
 
 /// Why steps have no result.
@@ -144,8 +162,25 @@ pub(crate) fn run_again(
     Ok(bytes)
 }
 
-/// Runs steps over an uncompressed request. With zero items there is nothing left to send.
+/// Runs steps over an uncompressed request. With zero items there is nothing left to send. Steps
+/// that fail remember nothing of it.
 pub(crate) fn run(
+    steps: &[Arc<Step>],
+    signal: Signal,
+    bytes: Bytes,
+    items: u32,
+    metadata: &Metadata,
+) -> Result<Processed, Failure> {
+    let series = steps.iter().filter_map(|step| step.processor.series());
+    let marks: Vec<_> = series.map(|series| (series.mark(), series)).collect();
+    let processed = run_all(steps, signal, bytes, items, metadata);
+    if processed.is_err() {
+        marks.iter().for_each(|(mark, series)| series.undo_to(*mark));
+    }
+    processed
+}
+
+fn run_all(
     steps: &[Arc<Step>],
     signal: Signal,
     mut bytes: Bytes,
@@ -276,5 +311,95 @@ mod tests {
         assert!(bytes > 128 * RECORDS as usize && slices.is_over());
         let counters = steps[0].counters.load();
         assert_eq!(counters.outgoing.load(Ordering::Relaxed), u64::from(RECORDS));
+    }
+
+    /// A cumulative point of the series at 1 s, with this time and value.
+    fn request(time: u8, value: u8) -> Bytes {
+        let fixed =
+            |number: u8, value: u64| [&[number << 3 | 1][..], &value.to_le_bytes()].concat();
+        let second = |time: u8| u64::from(time) * 1_000_000_000;
+        let point = [fixed(2, second(1)), fixed(3, second(time)), fixed(6, value.into())].concat();
+        let nested = |number: u8, content: &[u8]| {
+            [&[number << 3 | 2, content.len() as u8][..], content].concat()
+        };
+        let sum = [nested(1, &point), vec![0x10, 2, 0x18, 1]].concat();
+        let metric = [nested(1, b"m"), nested(7, &sum)].concat();
+        nested(1, &nested(2, &nested(2, &metric))).into()
+    }
+
+    fn remembers() -> Arc<Step> {
+        let read = |fields: &mut sluice_config::Fields<'_>| {
+            sluice_processors::PROCESSORS.read("cumulative_to_delta", fields)
+        };
+        let (settings, _) = sluice_config::read_text("p", "{}", read);
+        let Some(sluice_processors::ProcessorConfig::Edits(build)) = settings else {
+            panic!("edits")
+        };
+        let processor = build(Signal::Metrics).expect("fits metrics").processor;
+        let (id, counters) = ("remembers".to_owned(), ArcSwap::default());
+        let place = String::new();
+        Arc::new(Step { id, place, fingerprint: processor.fingerprint(), processor, counters })
+    }
+
+    /// Grows beyond any limit.
+    struct Fails;
+
+    impl Processor for Fails {
+        fn process(&self, _: Signal, _: &Bytes, _: &Metadata, _: usize) -> Edited {
+            Ok(Err(Beyond))
+        }
+
+        fn fingerprint(&self) -> u64 {
+            10
+        }
+    }
+
+    /// Scenario: a request passes a step that remembers and is refused afterwards, or a later step
+    /// fails; then it comes again. Guarantee: it is converted as if it had come once.
+    #[test]
+    fn a_step_remembers_nothing_of_a_refused_request() {
+        let remembers = remembers();
+        let fails = Step {
+            id: "fails".to_owned(),
+            place: String::new(),
+            fingerprint: 10,
+            processor: Box::new(Fails),
+            counters: ArcSwap::default(),
+        };
+        let steps = [remembers.clone()];
+        let metadata = Metadata::default();
+        let pass = |steps: &[Arc<Step>], time, value, is_kept| {
+            in_turn(steps, || {
+                let done = run(steps, Signal::Metrics, request(time, value), 1, &metadata);
+                (is_kept, done.map(|done| (done.items, done.payload.bytes)))
+            })
+        };
+        assert!(matches!(pass(&steps, 2, 10, true), Ok((0, _))), "the first point is dropped");
+        let refused = pass(&steps, 3, 15, false).expect("is converted");
+        let failing = [remembers, Arc::new(fails)];
+        assert!(matches!(pass(&failing, 3, 15, true), Err(Failure::Grows)));
+        let again = pass(&steps, 3, 15, true).expect("is converted");
+        assert_eq!(again, refused);
+        assert_eq!(again.0, 1);
+        let delta = [0x31, 5, 0, 0, 0, 0, 0, 0, 0];
+        assert!(again.1.windows(9).any(|bytes| bytes == delta), "{:?}", again.1);
+        let next = pass(&steps, 4, 15, true).expect("is converted");
+        assert!(next.1.windows(9).any(|bytes| bytes == [0x31, 0, 0, 0, 0, 0, 0, 0, 0]));
+    }
+
+    /// Guarantee: behind the log no step runs that remembers, whatever ran before it.
+    #[test]
+    fn behind_the_log_no_step_remembers() {
+        let adds = || {
+            let (id, processor) = ("adds".to_owned(), Box::new(Adds));
+            let (place, counters) = (String::new(), ArcSwap::default());
+            Arc::new(Step { id, place, fingerprint: 9, processor, counters })
+        };
+        let remembers = remembers();
+        let chain = Chain { steps: [remembers.clone(), adds()].into(), sharers: 1 };
+        for prepared in [vec![remembers.fingerprint], vec![], vec![77]] {
+            let left: Vec<_> = chain.remaining(&prepared).iter().map(|it| it.id.clone()).collect();
+            assert_eq!(left, ["adds"], "{prepared:?}");
+        }
     }
 }

@@ -15,8 +15,8 @@ pub mod wire;
 
 pub use civil::{civil_date, civil_time};
 pub use edit::{
-    Attributes, Beyond, ItemEditor, NewValue, View, edit_items, edit_items_within, edit_resources,
-    edit_resources_within,
+    Attributes, Beyond, ItemEditor, MetricView, NewValue, Point, PointEditor, PointKind, View,
+    edit_items, edit_items_within, edit_points_within, edit_resources, edit_resources_within,
 };
 pub use encoding::Encoding;
 pub use repair::repair_strings;

@@ -6,23 +6,29 @@
 mod actions;
 mod attributes;
 mod batch;
+mod cumulative_to_delta;
+mod delta_to_cumulative;
 mod fingerprint;
 mod k8s_attributes;
 mod matching;
 mod memory_limiter;
 mod processor;
 mod resource;
+mod series;
 
 use sluice_config::ComponentKinds;
 
 pub use processor::{
     BatchLimits, Build, Built, Edited, MemoryLimit, Processor, ProcessorConfig, RunningState,
 };
+pub use series::Series;
 
 /// The kinds of processors in this build.
 pub static PROCESSORS: ComponentKinds<ProcessorConfig> = ComponentKinds::new(&[
     attributes::KIND,
     batch::KIND,
+    cumulative_to_delta::KIND,
+    delta_to_cumulative::KIND,
     k8s_attributes::KIND,
     memory_limiter::KIND,
     resource::KIND,

@@ -9,6 +9,8 @@ use bytes::Bytes;
 use sluice_flow::{BoxFuture, Metadata};
 use sluice_otlp::{Beyond, Malformed, Signal};
 
+use crate::series::Series;
+
 /// The options of one processor.
 pub enum ProcessorConfig {
     /// Ceilings of batches, which the engine makes.
@@ -34,7 +36,7 @@ pub type Edited = Result<Result<Option<Bytes>, Beyond>, Malformed>;
 /// The running part of a processor: see [`Processor::running`].
 pub type RunningState = Arc<dyn Any + Send + Sync>;
 
-/// Edits one request after another. Keeps nothing of them.
+/// Edits one request after another. Keeps nothing between them, but for what [`Series`] holds.
 pub trait Processor: Send + Sync {
     /// `request` is uncompressed. An error only if [`sluice_otlp::scan`] does not accept it.
     /// `limit_bytes`: of the memory that the changes and the changed request take.
@@ -56,12 +58,21 @@ pub trait Processor: Send + Sync {
         false
     }
 
+    /// The memory that the processor has from request to request, if any. It may then only run
+    /// before the log, in the request's turn.
+    fn series(&self) -> Option<Arc<Series>> {
+        None
+    }
+
+    /// Goes on with what the processor remembers that it replaces.
+    fn adopt(&self, _series: Arc<Series>) {}
+
     /// Hash of the processor's effect: the same for a configuration, over restarts and releases.
     fn fingerprint(&self) -> u64;
 
     /// Whether it makes the same of a request each time, so that the result can be made again.
     fn is_repeatable(&self) -> bool {
-        true
+        self.series().is_none()
     }
 
     /// Starts what it needs to run, within a tokio runtime; what runs already stays. When the

@@ -106,6 +106,30 @@ proptest! {
         check("resource", &actions, signal, request);
     }
 
+    /// Any metrics, in any wire form, come out valid; a second time as well.
+    #[test]
+    fn conversions_of_any_points_are_valid((signal, request) in any_request(PROPER)) {
+        let request = Bytes::from(request);
+        for kind in ["cumulative_to_delta", "delta_to_cumulative"] {
+            if signal != Signal::Metrics {
+                continue;
+            }
+            let built = build(kind, "{}", signal);
+            for _ in 0..2 {
+                let edited = built.processor.process(signal, &request, &metadata(), usize::MAX);
+                if let Some(edited) = edited.unwrap().expect("is without limit") {
+                    let items = scan(signal, &edited).expect("is valid");
+                    prop_assert!(items <= scan(signal, &request).unwrap());
+                    Decoded::decode(signal, &edited).unwrap();
+                }
+            }
+            for len in 0..request.len() {
+                let part = request.slice(..len);
+                let _ = built.processor.process(signal, &part, &metadata(), usize::MAX);
+            }
+        }
+    }
+
     /// A request that is cut short anywhere is refused or edited, never a panic.
     #[test]
     fn truncated_requests_do_not_panic((signal, request) in any_request(Shape::ANY)) {

@@ -183,9 +183,6 @@ fn read_http(fields: &mut Fields<'_>) -> HttpSd {
     }
     let http = HttpConfig::read(fields);
     refuse_oauth2(&http, fields);
-    if fields.is_given("follow_redirects") && http.follow_redirects {
-        fields.warn_at("follow_redirects", "has no effect: a redirect counts as a failure");
-    }
     HttpSd { url, http, refresh_interval: read_interval(fields, 60) }
 }
 

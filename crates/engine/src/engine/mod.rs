@@ -259,12 +259,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Processors of the same name count on, and unchanged ones go on with what they have running.
+    /// Processors of the same name count on, and remember. Unchanged ones go on with what they have
+    /// running.
     fn hand_on_steps(&self, plan: &Plan) {
         let old = self.plan.iter().flat_map(|plan| &plan.steps);
         for (key, old) in old {
             if let Some(new) = plan.steps.get(key) {
                 new.counters.store(old.counters.load_full());
+                if let Some(series) = old.processor.series() {
+                    new.processor.adopt(series);
+                }
                 let running = old.processor.running();
                 if let Some(running) = running.filter(|_| old.fingerprint == new.fingerprint) {
                     new.processor.take_over(running);

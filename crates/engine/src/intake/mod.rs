@@ -156,7 +156,11 @@ impl IngressRoute for ReceiverRoute {
     }
 
     fn submit(self: Arc<Self>, request: Request, mut permit: Permit) -> Result<Receipt, Refusal> {
-        let (answer, is_tight) = self.append(request, &mut permit)?;
+        let (answer, is_tight) = steps::in_turn(&self.route.prefix, || {
+            let appended = self.append(request, &mut permit);
+            // A request that is refused comes again: its steps must find what they found.
+            (appended.is_ok(), appended)
+        })?;
         // From here on the frame is charged to its deliveries.
         drop(permit);
         let pace = is_tight.then(|| -> BoxFuture<'static, ()> {

@@ -11,12 +11,12 @@ use sluice_processors::{BatchLimits, ProcessorConfig};
 
 use super::disk::{self, DiskPlan};
 use super::dispatch::{self, Setting};
-use super::ports;
 use super::read::Read;
 use super::routes::{self, Path};
 use super::{
     DeliveryPlan, MIB, MemoryPlan, OwnTelemetryPlan, Plan, ReceiverPlan, checkpoints, warnings,
 };
+use super::{ports, remembering};
 use crate::delivery::{DeliveryId, Policy};
 use crate::process;
 
@@ -70,6 +70,7 @@ pub(super) fn build(document: &Document, mut read: Read, diagnostics: &mut Diagn
     warnings::of_own_limits(document, memory.backlog_bytes, disk_bytes, diagnostics);
     warnings::of_queue_options(&read, &deliveries, diagnostics);
     warnings::of_context_after_batch(document, &read, diagnostics);
+    remembering::check(document, &read, &paths, diagnostics);
     warnings::of_ack_without_effect(document, &paths, &deliveries, diagnostics);
     if let Some(disk) = &disk {
         warnings::of_credentials_on_disk(document, &read, &disk.directory, diagnostics);

@@ -11,6 +11,7 @@ mod hop;
 mod own_telemetry;
 mod ports;
 mod read;
+mod remembering;
 mod routes;
 mod storage;
 mod warnings;

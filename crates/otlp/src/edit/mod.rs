@@ -4,6 +4,7 @@
 //! Fields may come in any order, singular messages in several occurrences, unknown fields anywhere.
 
 mod attributes;
+mod metrics;
 mod splices;
 mod views;
 
@@ -21,6 +22,7 @@ pub use splices::Beyond;
 use splices::Splices;
 
 pub use attributes::{Attributes, NewValue};
+pub use metrics::{MetricView, Point, PointEditor, PointKind, edit_points_within};
 pub use views::View;
 
 /// Field of the attributes in `Resource`.

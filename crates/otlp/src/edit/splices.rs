@@ -40,6 +40,7 @@ pub(super) struct Splices {
 pub(super) struct Entered {
     slot: usize,
     growth_before: isize,
+    inserted_before: usize,
 }
 
 impl Splices {
@@ -48,7 +49,14 @@ impl Splices {
         let slot = self.list.len();
         // The length comes before the content: its place in the list is filled in when it is known.
         self.list.push(Splice { at: 0..0, insert: 0..0 });
-        Entered { slot, growth_before: self.growth }
+        Entered { slot, growth_before: self.growth, inserted_before: self.inserted.len() }
+    }
+
+    /// Forgets the changes within a message, which is then as if it had not been entered.
+    pub(super) fn give_up(&mut self, entered: &Entered) {
+        self.list.truncate(entered.slot);
+        self.inserted.truncate(entered.inserted_before);
+        self.growth = entered.growth_before;
     }
 
     /// Leaves a nested message with its length at `len` and its content at `content`.

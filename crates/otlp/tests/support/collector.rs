@@ -28,6 +28,11 @@ impl Collector {
     /// None if no Collector is installed and the environment does not require one: then the test
     /// has to say that it is skipped.
     pub fn start() -> Option<Collector> {
+        Collector::start_with("{}", "[]")
+    }
+
+    /// One with these processors, as YAML, and a list of their ids.
+    pub fn start_with(processors: &str, ids: &str) -> Option<Collector> {
         let binary = binary()?;
         let listener =
             TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port for the listener");
@@ -36,10 +41,11 @@ impl Collector {
         thread::spawn(move || serve(&listener, &sender));
 
         let address = free_address();
-        let directory = env::temp_dir().join(format!("json-collector-{}", std::process::id()));
+        let name = format!("json-collector-{}-{}", std::process::id(), address.port());
+        let directory = env::temp_dir().join(name);
         fs::create_dir_all(&directory).expect("a directory for the configuration");
         let config = directory.join("config.yaml");
-        fs::write(&config, configuration(address, backend))
+        fs::write(&config, configuration(address, backend, processors, ids))
             .expect("the configuration can be written");
         let log = fs::File::create(directory.join("log")).expect("the log can be written");
         let process = Command::new(&binary)
@@ -120,10 +126,12 @@ fn free_address() -> SocketAddr {
 
 /// Without a queue the export happens before the sender is answered, so that each export belongs to
 /// its request.
-fn configuration(address: SocketAddr, backend: SocketAddr) -> String {
+fn configuration(address: SocketAddr, backend: SocketAddr, processors: &str, ids: &str) -> String {
     let pipeline = "{ receivers: [otlp], exporters: [otlphttp] }";
+    let metrics = format!("{{ receivers: [otlp], processors: {ids}, exporters: [otlphttp] }}");
     format!(
         "receivers: {{ otlp: {{ protocols: {{ http: {{ endpoint: '{address}' }} }} }} }}
+processors: {processors}
 exporters:
   otlphttp:
     endpoint: http://{backend}
@@ -133,7 +141,7 @@ exporters:
     retry_on_failure: {{ enabled: false }}
 service:
   telemetry: {{ metrics: {{ level: none }} }}
-  pipelines: {{ traces: {pipeline}, metrics: {pipeline}, logs: {pipeline} }}
+  pipelines: {{ traces: {pipeline}, metrics: {metrics}, logs: {pipeline} }}
 "
     )
 }

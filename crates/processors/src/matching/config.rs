@@ -6,8 +6,9 @@ use sluice_otlp::AnyValue;
 use super::attributes::{AttributeMatcher, ValueMatcher};
 use super::{Library, Properties, SPAN_KINDS, SeverityNumber, Strings};
 
+/// The way to compare strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum MatchType {
+pub(crate) enum MatchType {
     Strict,
     Regexp,
     /// An error if there is a string to compare.
@@ -19,15 +20,7 @@ const WITHOUT_MATCH_TYPE: &str =
     "can only be compared if `match_type` says how: `strict` or `regexp`";
 
 pub(crate) fn read(fields: &mut Fields<'_>) -> Properties {
-    let types = [("strict", MatchType::Strict), ("regexp", MatchType::Regexp)];
-    let doc = "Compare strings exactly (`strict`) or by regular expression, which matches anywhere \
-               in the text unless it is anchored. Required if there is a string to compare.";
-    let match_type = fields.optional_choice("match_type", &types, doc);
-    let match_type = match_type.unwrap_or(MatchType::Unset);
-    fields.section("regexp", "Options of `match_type: regexp`.", |fields| {
-        fields.no_effect("cacheenabled", WHY_NO_CACHE);
-        fields.no_effect("cachemaxnumentries", WHY_NO_CACHE);
-    });
+    let match_type = MatchType::read(fields);
     let read = |fields: &mut Fields<'_>, key: &str, doc: &str| {
         let strings = fields.string_list(key, &[], doc);
         if strings.is_empty() { None } else { Some(match_type.compile(fields, key, strings)) }
@@ -65,7 +58,30 @@ fn read_severity(fields: &mut Fields<'_>) -> SeverityNumber {
 }
 
 impl MatchType {
-    fn compile(self, fields: &mut Fields<'_>, key: &str, strings: Vec<String>) -> Strings {
+    pub(crate) fn read(fields: &mut Fields<'_>) -> MatchType {
+        let types = [("strict", MatchType::Strict), ("regexp", MatchType::Regexp)];
+        let doc = "Compare strings exactly (`strict`) or by regular expression, which matches \
+                   anywhere in the text unless it is anchored. Required if there is a string to \
+                   compare.";
+        let match_type = fields.optional_choice("match_type", &types, doc);
+        let match_type = match_type.unwrap_or(MatchType::Unset);
+        fields.section("regexp", "Options of `match_type: regexp`.", |fields| {
+            fields.no_effect("cacheenabled", WHY_NO_CACHE);
+            fields.no_effect("cachemaxnumentries", WHY_NO_CACHE);
+        });
+        match_type
+    }
+
+    pub(crate) fn is_set(self) -> bool {
+        self != MatchType::Unset
+    }
+
+    pub(crate) fn compile(
+        self,
+        fields: &mut Fields<'_>,
+        key: &str,
+        strings: Vec<String>,
+    ) -> Strings {
         match self {
             MatchType::Strict => Strings::Strict(strings),
             MatchType::Regexp => {

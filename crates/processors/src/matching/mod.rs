@@ -8,7 +8,7 @@ use sluice_config::Pattern;
 use sluice_otlp::text::text_of;
 use sluice_otlp::{Attributes, ItemEditor, Signal, Value, View};
 
-pub(crate) use config::read;
+pub(crate) use config::{MatchType, read};
 
 use crate::fingerprint::Fingerprint;
 
@@ -62,7 +62,7 @@ impl Strings {
         }
     }
 
-    fn fingerprint(strings: Option<&Strings>, fingerprint: &mut Fingerprint) {
+    pub(crate) fn fingerprint(strings: Option<&Strings>, fingerprint: &mut Fingerprint) {
         match strings {
             None => fingerprint.add("any"),
             Some(Strings::Strict(strings)) => {

@@ -79,6 +79,41 @@ async fn groups_come_from_an_answer() {
     }
 }
 
+fn redirect(location: &str) -> String {
+    format!("HTTP/1.1 307 Moved\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n")
+}
+
+/// Scenario: a URL leads on within its server and then to another one, or in a circle. Guarantee:
+/// the last answer counts, the other server learns no credentials, a circle ends, and without
+/// `follow_redirects` none is followed.
+#[tokio::test]
+async fn redirects_are_followed_as_the_option_says() {
+    let (first, url) = listener().await;
+    let (second, other) = listener().await;
+    let from = [redirect("there?x=1"), redirect(&format!("{other}#part"))];
+    let first = tokio::spawn(give(first, from.to_vec()));
+    let body = r#"[{"targets": ["a:1"]}]"#;
+    let second = tokio::spawn(give(second, vec![answer("application/json", body)]));
+    let options = "basic_auth: {username: me}, http_headers: {x-team: {values: [a]}}";
+    let found = look_once(&config(&format!("url: '{url}', {options}"))).await;
+    assert_eq!(found, Ok(vec!["a:1".to_owned()]));
+    let (first, second) = (first.await.expect("serves"), second.await.expect("serves"));
+    assert!(first[1].starts_with("GET /there?x=1 "), "{}", first[1]);
+    assert!(first[1].contains("authorization: ") && first[1].contains("x-team: a"));
+    assert!(second[0].starts_with("GET /sd "), "{}", second[0]);
+    assert!(!second[0].contains("authorization: ") && !second[0].contains("x-team"));
+    assert!(second[0].contains("x-prometheus-refresh-interval-seconds"), "{}", second[0]);
+
+    let (circle, url) = listener().await;
+    let server = serve(circle, |_| redirect("/sd"));
+    let error = look_once(&config(&format!("url: '{url}'"))).await.expect_err("a circle");
+    assert!(error.contains("more than 10 redirects"), "{error}");
+    let refusing = config(&format!("url: '{url}', follow_redirects: false"));
+    let error = look_once(&refusing).await.expect_err("is not followed");
+    assert!(error.contains("`follow_redirects` is false"), "{error}");
+    server.abort();
+}
+
 /// Guarantee: an answer that is not as Prometheus wants it is refused with the reason.
 #[tokio::test]
 async fn other_answers_are_refused() {
@@ -89,10 +124,8 @@ async fn other_answers_are_refused() {
         (answer("application/json", "[null]"), "group 0 is null"),
         ("HTTP/1.1 204 No Content\r\n\r\n".to_owned(), "the status 204"),
         ("HTTP/1.1 500 Oops\r\ncontent-length: 0\r\n\r\n".to_owned(), "the status 500"),
-        (
-            "HTTP/1.1 302 Found\r\nlocation: /x\r\ncontent-length: 0\r\n\r\n".to_owned(),
-            "redirects are not followed",
-        ),
+        ("HTTP/1.1 302 Found\r\ncontent-length: 0\r\n\r\n".to_owned(), "the status 302"),
+        (redirect("ftp://x/"), "a redirect cannot be followed"),
         ("garbage\r\n\r\n".to_owned(), ""),
     ] {
         let (listener, url) = listener().await;
