@@ -7,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 use http::{Request, StatusCode, header};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
+use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -99,7 +100,10 @@ impl Client {
         if let Some(Connected(client)) = &*connected {
             return Ok(client.clone());
         }
-        let client = self.access.connect().await?;
+        let (access, runtime) = (self.access.clone(), Handle::current());
+        // Reads files, and a kubeconfig may name a program to be run.
+        let connect = move || runtime.block_on(access.connect());
+        let client = tokio::task::spawn_blocking(connect).await.map_err(|it| it.to_string())??;
         *connected = Some(Connected(client.clone()));
         Ok(client)
     }

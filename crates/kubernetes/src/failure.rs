@@ -58,7 +58,9 @@ impl Failure {
     /// `after`: the seconds that a header says.
     pub(crate) fn of_status(status: Status, after: Option<u64>) -> Failure {
         let Status { mut message, code, details } = status;
-        message.truncate(message.floor_char_boundary(MESSAGE_LIMIT_BYTES));
+        let fits = |end: &usize| message.is_char_boundary(*end);
+        let end = (0..=MESSAGE_LIMIT_BYTES.min(message.len())).rev().find(fits).unwrap_or(0);
+        message.truncate(end);
         // It goes to logs.
         message = message.replace(char::is_control, " ");
         if message.is_empty() {

@@ -112,6 +112,8 @@ fn is_digest(text: &str) -> Option<()> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const DIGEST: &str = "sha256:dbc66f8c46d4cf4793527ca0737d73527a2bb830019953c2371b5f45f515f1a8";
@@ -159,5 +161,18 @@ mod tests {
         }
         assert_eq!(canonical("alpine:1"), None);
         assert_eq!(canonical(DIGEST), None);
+    }
+
+    proptest! {
+        /// Guarantee: any text is either refused, or made of the parts that are found.
+        #[test]
+        fn any_text_is_taken_apart_or_refused(text in "[a-zA-Z0-9é:@/._\\[\\]-]{0,60}") {
+            canonical(&text);
+            if let Some(Image { repository, tag, digest }) = Image::parse(&text) {
+                let tag = tag.map(|tag| format!(":{tag}")).unwrap_or_default();
+                let digest = digest.map(|digest| format!("@{digest}")).unwrap_or_default();
+                prop_assert_eq!(format!("{repository}{tag}{digest}"), text);
+            }
+        }
     }
 }

@@ -92,7 +92,8 @@ impl Processor for K8sAttributes {
     }
 
     fn running(&self) -> Option<RunningState> {
-        self.0.cluster.get().map(|cluster| -> RunningState { cluster.clone() })
+        let cluster = self.0.cluster.get()?.clone();
+        Some(cluster)
     }
 
     fn take_over(&self, running: RunningState) {

@@ -49,6 +49,9 @@ pub(super) struct Status {
     pub(super) digest: Option<Text>,
 }
 
+/// The name and the UID of an owner's owner.
+type Parent = (Text, Text);
+
 /// The options and other objects that decide what is kept of a pod.
 pub(super) struct Keeping<'a> {
     pub(super) rules: &'a Rules,
@@ -58,7 +61,7 @@ pub(super) struct Keeping<'a> {
     pub(super) intern: &'a dyn Fn(&str) -> Text,
     /// The name and the UID of the deployment of a replica set or the cron job of a job, by its
     /// UID. The outer `None`: the object is not known.
-    pub(super) parent: &'a dyn Fn(From, &str) -> Option<Option<(Text, Text)>>,
+    pub(super) parent: &'a dyn Fn(From, &str) -> Option<Option<Parent>>,
     pub(super) cluster_uid: Option<Text>,
 }
 

@@ -153,7 +153,7 @@ fn labels_of_the_owners_owner_are_added() {
             .related(from, object("top", json!([])))
             .pod(pod("p", owner(kind, "x"), json!({})));
         let expected = format!("k8s.{name}.label.l=label of top");
-        assert_eq!(processor.enrich(PEER, &[]), [expected.clone()]);
+        assert_eq!(processor.enrich(PEER, &[]), std::slice::from_ref(&expected));
         let uid = format!("k8s.{name}.uid");
         assert_eq!(processor.enrich(None, &[(&uid, "uid-top")])[1], expected);
     }
