@@ -120,8 +120,8 @@ impl BoundReceiver for Bound {
             let (stop, counters) = parts;
             let headers = config.header.map(|it| Headers::new(it, charset, Arc::clone(&counters)));
             let mut reader =
-                Reader::new(tail, progress, lines, config.files, ingress, counters, stop, clock);
-            (reader.headers, reader.seed) = (headers, seed);
+                Reader::new(tail, progress, lines, config.files, ingress, counters, stop);
+            (reader.headers, reader.seed, reader.clock) = (headers, seed, clock);
             let _ = ended.send(runtime.block_on(reader.run()));
         };
         if let Err(error) = std::thread::Builder::new().name("filelog".to_owned()).spawn(run) {

@@ -51,7 +51,7 @@ pub(super) struct Reader {
     ingress: Arc<dyn Ingress>,
     counters: Arc<Counters>,
     stop: CancellationToken,
-    clock: Clock,
+    pub(super) clock: Clock,
     /// The longest window that was admitted, if one was refused for good.
     window_limit: Option<usize>,
     /// When files that wait for their turn are opened.
@@ -74,9 +74,9 @@ impl Reader {
         ingress: Arc<dyn Ingress>,
         counters: Arc<Counters>,
         stop: CancellationToken,
-        clock: Clock,
     ) -> Reader {
         let (attributes, window_limit) = (HashMap::new(), None);
+        let clock = Clock::new(1);
         let (next_flush, holds, counts) = (clock.now(), false, Counts::default());
         let (next_open, next_sum) = (next_flush, None);
         Reader {

@@ -40,8 +40,8 @@ pub(super) fn show_found<'c, T: 'c>(
     }
 }
 
-/// Whether some reader of a frame has given it up, or is gone, and none waits for it. Its sender may
-/// have been told to come again: a frame may be given up while it is being written.
+/// Whether some reader of a frame has given it up, or is gone, and none waits for it. Its sender
+/// may have been told to come again: a frame may be given up while it is being written.
 fn is_given_up<T>(
     cursors: &HashMap<u32, &Cursor<T>>,
     header: &FrameHeader,
