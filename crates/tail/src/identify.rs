@@ -63,6 +63,8 @@ impl Tail {
                 size = mark.offset, "the file is shorter than it was when it was read before, and \
                 begins alike: it is read on at its end");
             file.mark = mark;
+            // Other bytes may come there.
+            file.sent.reset();
         }
     }
 

@@ -1,7 +1,6 @@
 //! Changes since a checkpoint was written.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use crate::checkpoint::{add_line, add_sent, add_sum, header};
@@ -26,12 +25,20 @@ pub enum Write {
 /// Knows what a checkpoint has.
 #[derive(Default)]
 pub struct Journal {
-    /// Of each content that is written, a hash of its line.
-    written: HashMap<FileId, u64>,
+    written: HashMap<FileId, Written>,
     whole_bytes: usize,
     changes_bytes: usize,
     sent_bytes: usize,
     is_begun: bool,
+}
+
+/// A content that is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Written {
+    /// Of its line.
+    hash: u64,
+    /// Of its ranges: see [`crate::sent::SentRanges::resets`].
+    resets: u32,
 }
 
 impl Journal {
@@ -44,11 +51,7 @@ impl Journal {
         let mut count = 0;
         for (id, file) in identified(tail) {
             count += 1;
-            let mark = resolved_mark(file);
-            let hash = hash_of(file, mark);
-            if self.written.insert(id, hash) != Some(hash) {
-                add_line(&mut text, id.0, Some(&file.known_at(mark)));
-            }
+            self.note(&mut text, id, file);
         }
         if self.written.len() > count {
             self.written.retain(|id, _| {
@@ -77,15 +80,31 @@ impl Journal {
     pub fn sent(&mut self, tail: &Tail, id: FileId, sent: &Sent) -> Option<String> {
         let file = tail.files.get(&id).filter(|_| self.is_begun)?;
         let mut text = String::new();
-        if let Entry::Vacant(entry) = self.written.entry(id) {
-            let mark = resolved_mark(file);
-            entry.insert(hash_of(file, mark));
-            add_line(&mut text, id.0, Some(&file.known_at(mark)));
+        if self.written.get(&id).is_none_or(|it| it.resets != file.sent.resets) {
+            self.note(&mut text, id, file);
         }
         add_sent(&mut text, id.0, sent);
         add_sum(&mut text);
         self.sent_bytes += text.len();
         Some(text)
+    }
+
+    /// Adds what changed of a content.
+    fn note(&mut self, text: &mut String, id: FileId, file: &File) {
+        let mark = resolved_mark(file);
+        let now = Written { hash: hash_of(file, mark), resets: file.sent.resets };
+        let before = self.written.insert(id, now);
+        if before == Some(now) {
+            return;
+        }
+        let is_reset = before.is_some_and(|before| before.resets != now.resets);
+        if is_reset {
+            add_line(text, id.0, None);
+        }
+        add_line(text, id.0, Some(&file.known_at(mark)));
+        if is_reset {
+            file.sent.iter().for_each(|sent| add_sent(text, id.0, sent));
+        }
     }
 
     /// A text was not written: the next one is a whole checkpoint.
@@ -104,7 +123,8 @@ impl Journal {
         let mut text = header();
         for (id, file) in files {
             let mark = resolved_mark(file);
-            self.written.insert(id, hash_of(file, mark));
+            let written = Written { hash: hash_of(file, mark), resets: file.sent.resets };
+            self.written.insert(id, written);
             add_line(&mut text, id.0, Some(&file.known_at(mark)));
             file.sent.iter().for_each(|sent| add_sent(&mut text, id.0, sent));
         }

@@ -9,7 +9,6 @@ use rustix::fs::{FlockOperation, flock};
 use crate::file::{File, Place};
 use crate::find::version;
 use crate::identity::{Head, Inode};
-use crate::sent::SentRanges;
 use crate::split::End;
 use crate::window;
 use crate::{FileId, Tail};
@@ -182,7 +181,7 @@ impl Tail {
         match self.files.get_mut(&id) {
             Some(file) if file.mark.offset == 0 && file.begun.is_empty() => {
                 (file.is_identified, file.head) = (false, Head::default());
-                file.sent = SentRanges::default();
+                file.sent.reset();
                 self.schedule.soon(id);
             }
             _ => self.replaced(id, now),

@@ -26,7 +26,7 @@ pub struct Sent {
     /// Its offsets in the content.
     pub start: u64,
     pub end: u64,
-    /// Of its bytes, and of all that decides what is made of them.
+    /// Of its bytes, of all that decides what is made of them, and of that.
     pub sum: u32,
 }
 
@@ -51,41 +51,52 @@ impl Sent {
 
 /// The ranges of one content that were sent and are not resolved: in order, and apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SentRanges(VecDeque<Sent>);
+pub(crate) struct SentRanges {
+    ranges: VecDeque<Sent>,
+    /// Counts the times at which all were forgotten, as other bytes took their places: a checkpoint
+    /// has to forget them too.
+    pub(crate) resets: u32,
+}
 
 impl SentRanges {
     /// Adds a range. Others that it overlaps were cut otherwise: they are forgotten.
     pub(crate) fn insert(&mut self, sent: Sent) {
-        let first = self.0.partition_point(|it| it.end <= sent.start);
-        let behind = self.0.partition_point(|it| it.start < sent.end);
-        self.0.drain(first..behind.max(first));
-        self.0.insert(first, sent);
+        let first = self.ranges.partition_point(|it| it.end <= sent.start);
+        let behind = self.ranges.partition_point(|it| it.start < sent.end);
+        self.ranges.drain(first..behind.max(first));
+        self.ranges.insert(first, sent);
     }
 
     /// The name that a range had.
     pub(crate) fn name(&self, start: u64, end: u64, sum: u32) -> Option<Name> {
-        let at = self.0.partition_point(|it| it.start < start);
-        let found = self.0.get(at).filter(|it| (it.start, it.end, it.sum) == (start, end, sum));
+        let at = self.ranges.partition_point(|it| it.start < start);
+        let found =
+            self.ranges.get(at).filter(|it| (it.start, it.end, it.sum) == (start, end, sum));
         found.map(|it| it.name)
     }
 
     /// The first place behind this one at which a range began or ended.
     pub(crate) fn next_bound(&self, offset: u64) -> Option<u64> {
-        let at = self.0.partition_point(|it| it.end <= offset);
-        self.0.get(at).map(|it| if it.start > offset { it.start } else { it.end })
+        let at = self.ranges.partition_point(|it| it.end <= offset);
+        self.ranges.get(at).map(|it| if it.start > offset { it.start } else { it.end })
+    }
+
+    /// Forgets all: they are those of other bytes.
+    pub(crate) fn reset(&mut self) {
+        (self.ranges, self.resets) = (VecDeque::new(), self.resets.wrapping_add(1));
     }
 
     /// Forgets the ranges that end before a place, or there.
     pub(crate) fn forget_before(&mut self, offset: u64) {
-        let count = self.0.partition_point(|it| it.end <= offset);
-        self.0.drain(..count);
-        if self.0.is_empty() && self.0.capacity() > 0 {
-            self.0 = VecDeque::new();
+        let count = self.ranges.partition_point(|it| it.end <= offset);
+        self.ranges.drain(..count);
+        if self.ranges.is_empty() && self.ranges.capacity() > 0 {
+            self.ranges = VecDeque::new();
         }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Sent> {
-        self.0.iter()
+        self.ranges.iter()
     }
 }
 
@@ -122,10 +133,10 @@ impl Sum {
         Some(self)
     }
 
-    /// The sum, if it is that of this range, of which so many items are made.
-    pub(crate) fn of(&self, start: u64, end: u64, items: u32) -> Option<u32> {
+    /// The sum, if it is that of this range.
+    pub(crate) fn of(&self, start: u64, end: u64, made: u32) -> Option<u32> {
         let is_whole = self.start == start && self.at == end && start < end;
-        is_whole.then(|| crc32c::crc32c_append(self.sum, &items.to_le_bytes()))
+        is_whole.then(|| crc32c::crc32c_append(self.sum, &made.to_le_bytes()))
     }
 }
 
@@ -152,13 +163,13 @@ impl Tail {
         self.sum = sum.and_then(|(sum, offset)| sum.reach(&self.window, offset));
     }
 
-    /// The name for the range that has just ended, of which this many items are made. It is the one
-    /// that the range was sent with before, if its bytes, items and seed are the same. Otherwise it
-    /// is new (true), and has to be noted before it is sent. `None`: no sum was asked for, or there
-    /// is none.
-    pub fn name(&mut self, id: FileId, range: &Range<u64>, items: u32) -> Option<(Sent, bool)> {
+    /// The name for the range that has just ended. `made`: the number of items that are made of it,
+    /// or a sum over them. It is the one that the range was sent with before, if its bytes, seed
+    /// and `made` are the same. Otherwise it is new (true), and has to be noted before it is sent.
+    /// `None`: no sum was asked for, or there is none.
+    pub fn name(&mut self, id: FileId, range: &Range<u64>, made: u32) -> Option<(Sent, bool)> {
         let (start, end) = (range.start, range.end);
-        let sum = self.sum.take()?.of(start, end, items)?;
+        let sum = self.sum.take()?.of(start, end, made)?;
         let file = self.files.get_mut(&id)?;
         let known = file.sent.name(start, end, sum);
         let name = known.or_else(|| Some(Name { run: self.run?, number: self.next_name }))?;

@@ -1,5 +1,7 @@
 //! Requests of another Sluice, over a log on disk that is killed and opened again.
 
+mod gated_disk;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,6 +15,7 @@ use sluice_log::{CursorId, Keep, Log, OpenOptions, Subscription};
 use sluice_otlp::Signal;
 use tempfile::TempDir;
 
+use self::gated_disk::{Gate, GatedDisk};
 use super::tests::{empty_route, ingress};
 use super::{ReceiverIngress, Route, RouteDisk};
 use crate::ack::Awaited;
@@ -42,17 +45,17 @@ struct World {
 
 impl World {
     fn new(ack: Ack, flush_after: Duration) -> World {
-        World::open(tempfile::tempdir().expect("a folder"), ack, flush_after)
+        World::open(Arc::new(RealDisk), tempfile::tempdir().expect("a folder"), ack, flush_after)
     }
 
-    fn open(folder: TempDir, ack: Ack, flush_after: Duration) -> World {
-        let (disk, directory) = (Arc::new(RealDisk), folder.path().join("logs"));
+    fn open(disk: Arc<dyn Disk>, folder: TempDir, ack: Ack, flush_after: Duration) -> World {
+        let directory = folder.path().join("logs");
         let known = Known::open(&*disk, &directory, Signal::Logs, Default::default());
         let options = OpenOptions {
             flush_after,
             keep_interval: Duration::from_millis(10),
             companion: Some(known.clone()),
-            ..OpenOptions::new(disk.clone() as Arc<dyn Disk>, &directory, "logs")
+            ..OpenOptions::new(disk.clone(), &directory, "logs")
         };
         let (log, _) = Log::open(options).expect("opens");
         let (log, ingress) = (Arc::new(log), ingress(1 << 20));
@@ -86,14 +89,14 @@ impl World {
         drop(known);
         drop(Arc::into_inner(log).expect("nothing else has it"));
         change(&folder.path().join("logs"));
-        World::open(folder, ack, flush_after)
+        World::open(Arc::new(RealDisk), folder, ack, flush_after)
     }
 
-    async fn send(&self, ranges: Ranges) -> Result<Receipt, Refusal> {
+    async fn send(&self, ranges: impl Into<Option<Ranges>>) -> Result<Receipt, Refusal> {
         let route = self.ingress.route(Signal::Logs).expect("there is one");
         let permit = route.admit(100, &ArrivedBody::default()).await?;
         let payload = Payload::identity(Bytes::from_static(b"payload"));
-        let ranges = Some(ranges);
+        let ranges = ranges.into();
         route.submit(Request { ranges, ..Request::new(payload, 1) }, permit)
     }
 
@@ -109,17 +112,21 @@ impl World {
         self.log.head() == head
     }
 
-    /// As a delivery does it.
-    async fn resolve_next(&self, result: Result<(), Refusal>) {
+    async fn next(&self) -> (u64, Arc<Entry>) {
         let began = Instant::now();
         // After a kill the log looks on disk first.
-        let (offset, entry) = loop {
+        loop {
             if let Some(next) = self.log.read(self.reader).entry() {
-                break next;
+                return next;
             }
             assert!(began.elapsed() < SOON, "there is a frame");
             tokio::time::sleep(Duration::from_millis(2)).await;
-        };
+        }
+    }
+
+    /// As a delivery does it.
+    async fn resolve_next(&self, result: Result<(), Refusal>) {
+        let (offset, entry) = self.next().await;
         if result.is_ok() {
             assert!(self.log.resolve(self.reader, offset));
         }
@@ -250,4 +257,29 @@ async fn a_repeat_is_known_although_nothing_waited_for_the_first() {
     eventually(|| world.log.stats().commits > 0).await;
     eventually(|| world.known.totals().ranges == 1).await;
     assert!(world.knows(frames(0..1)).await);
+}
+
+/// Scenario: a policy gives a frame up while the disk is slow to take it, its sender is told to
+/// come again, and the process is killed before that. Guarantee: what it sends again is stored,
+/// although the frame came to the disk.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_was_given_up_while_it_was_written_is_not_known() {
+    let gate = Arc::new(Gate::default());
+    let (disk, folder) = (Arc::new(GatedDisk(gate.clone())), tempfile::tempdir());
+    let world = World::open(disk, folder.expect("a folder"), Ack::Durable, Duration::ZERO);
+    let first = world.send(frames(0..1)).await.expect("is taken");
+    eventually(|| gate.is_waited_at()).await;
+    let (offset, entry) = world.next().await;
+    let is_lost = world.log.give_up(world.reader, offset).expect("it waits");
+    entry.given_up(world.reader, is_lost);
+    drop(entry);
+    assert!(matches!(first.accepted().await, Err(Refusal::Retry { .. })));
+    gate.open();
+    // Its segment stays for one of another sender.
+    let other = world.send(None::<Ranges>).await.expect("is taken");
+    assert_eq!(other.accepted().await, Ok(()));
+    // The cursor is stored.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let world = world.killed();
+    assert!(!world.knows(frames(0..1)).await);
 }

@@ -51,7 +51,8 @@ impl<T: Record> Log<T> {
         if let Some(companion) = &home.options.companion {
             let Home { options, .. } = &home;
             let (disk, segments) = (&*options.disk, &store.segments);
-            show::show_found(&**companion, disk, &options.directory, segments, head);
+            let of_readers = cursors.iter().map(|(_, cursor)| cursor);
+            show::show_found(&**companion, of_readers, disk, &options.directory, segments, head);
         }
         let (mut files, mut readers) = (HashMap::new(), Vec::new());
         for (index, (file, mut cursor)) in cursors.into_iter().enumerate() {

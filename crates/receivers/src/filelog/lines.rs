@@ -28,6 +28,8 @@ pub(super) struct Lines {
     /// The request in the making, without operators.
     encoder: Encoder,
     place: Option<Place>,
+    /// Of its records.
+    offsets: Vec<u64>,
     observed_ns: i64,
     file: FileId,
     attributes: Attributes,
@@ -46,6 +48,7 @@ impl Lines {
             resource: config.resource.clone(),
             encoder: Encoder::default(),
             place: None,
+            offsets: Vec::new(),
             observed_ns: 0,
             file: FileId(0),
             attributes: Vec::new(),
@@ -58,6 +61,7 @@ impl Lines {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.observed_ns = since.as_nanos() as i64;
         self.file = file;
+        self.offsets.clear();
         if self.attributes != *attributes {
             self.encoded = encode_attributes(attributes);
             self.attributes.clone_from(attributes);
@@ -79,7 +83,15 @@ impl Lines {
         self.operators.as_ref().map_or(self.encoder.encoded().items, Operators::items)
     }
 
+    /// The place of a record of the last request without operators.
+    pub(super) fn place_of(&self, index: usize) -> Option<(FileId, u64)> {
+        self.offsets.get(index).map(|offset| (self.file, *offset))
+    }
+
     pub(super) fn push(&mut self, line: Line<'_>) {
+        if self.operators.is_none() {
+            self.offsets.push(line.offset);
+        }
         let text = match decoded(self.charset, line.text) {
             Ok(text) if self.write(&text, &line) => return,
             Ok(text) => AnyValue::String(text.into_owned()),

@@ -10,6 +10,7 @@
 //! 5. the checkpoint of a file is its lowest offset that is not resolved (`progress`).
 
 mod attributes;
+mod clock;
 mod config;
 mod header;
 mod lines;
@@ -21,7 +22,7 @@ mod reader;
 use std::any::Any;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sluice_config::Kind;
 use sluice_flow::BoxFuture;
@@ -36,6 +37,7 @@ use crate::receiver::{
 pub use config::FilelogConfig;
 pub use metrics::Counters;
 
+use self::clock::Clock;
 use self::header::Headers;
 use self::lines::Lines;
 use self::progress::Progress;
@@ -110,7 +112,8 @@ impl BoundReceiver for Bound {
         let run = move || {
             // The streams go on where they were read to, behind the checkpoint.
             let known = if streams.is_empty() { known } else { Some(Vec::new()) };
-            let mut tail = Tail::new(config.options.clone(), known, Instant::now());
+            let clock = Clock::new(config.rate);
+            let mut tail = Tail::new(config.options.clone(), known, clock.now());
             let progress = Progress::new(&mut tail, checkpoint, streams);
             let lines = Lines::new(&config);
             let charset = config.options.splitter.charset;
@@ -118,7 +121,7 @@ impl BoundReceiver for Bound {
             let headers = config.header.map(|it| Headers::new(it, charset, Arc::clone(&counters)));
             let mut reader =
                 Reader::new(tail, progress, lines, config.files, ingress, counters, stop);
-            (reader.headers, reader.seed) = (headers, seed);
+            (reader.headers, reader.seed, reader.clock) = (headers, seed, clock);
             let _ = ended.send(runtime.block_on(reader.run()));
         };
         if let Err(error) = std::thread::Builder::new().name("filelog".to_owned()).spawn(run) {

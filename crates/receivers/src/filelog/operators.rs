@@ -6,6 +6,7 @@
 //! range until all of them are resolved.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -164,6 +165,16 @@ impl Operators {
     /// nothing else, so that they come again when it is read again.
     pub(super) fn makes_the_same_again(&self) -> bool {
         self.begins_anew && self.holds_nothing()
+    }
+
+    /// A sum over the records that have left: of which lines they are, in their order. Operators
+    /// that go by chance or by the time may make others of the same lines.
+    pub(super) fn made(&self) -> u32 {
+        let mut hasher = DefaultHasher::new();
+        for Origin { range, .. } in &self.origins {
+            (range.start, range.end).hash(&mut hasher);
+        }
+        hasher.finish() as u32
     }
 
     /// The lowest offset of the file of which something is held.

@@ -88,18 +88,18 @@ impl Progress {
         self.checkpoint.is_some()
     }
 
-    /// The name of the range that was read last, of which this many items are made, for another
-    /// Sluice: the one that it had before, if it was sent and is the same. A new one is noted.
+    /// The name of the range that was read last for another Sluice: the one that it had before, if
+    /// it was sent, and `made`, a number or sum of its items, is the same. A new one is noted.
     pub(super) fn name(
         &mut self,
         tail: &mut Tail,
         id: FileId,
         range: &Range<u64>,
-        items: u32,
+        made: u32,
         counters: &Counters,
     ) -> Option<Fetched> {
         let checkpoint = self.checkpoint.clone()?;
-        let (sent, is_new) = tail.name(id, range, items)?;
+        let (sent, is_new) = tail.name(id, range, made)?;
         if is_new {
             if !checkpoint.can_append() {
                 return None;
@@ -183,8 +183,13 @@ impl Progress {
     }
 
     /// The last checkpoint, and what a receiver that takes this one's place goes on with.
-    pub(super) async fn end(mut self, tail: &mut Tail, counters: &Counters) -> Streams {
-        self.settle(tail, Instant::now());
+    pub(super) async fn end(
+        mut self,
+        tail: &mut Tail,
+        counters: &Counters,
+        now: Instant,
+    ) -> Streams {
+        self.settle(tail, now);
         if let Some(saving) = self.saving.take() {
             let result = saving.await.unwrap_or_else(|error| Err(io::Error::other(error)));
             self.note(result, counters);

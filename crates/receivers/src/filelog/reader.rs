@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use sluice_flow::Payload;
 use sluice_flow::source::{ArrivedBody, Ingress, IngressRoute, Permit, Receipt, Refusal, Request};
 use sluice_operators::Counts;
 use sluice_otlp::Signal;
@@ -19,10 +18,13 @@ use tokio::io::unix::AsyncFd;
 use tokio_util::sync::CancellationToken;
 
 use self::held::HeldFrom;
+use self::parts::Named;
 use super::attributes::{Attributes, FileAttributes};
+use super::clock::Clock;
 use super::header::{CACHED_HEADERS, Headers};
 use super::lines::{Lines, REQUEST_BYTES};
 use super::metrics::Counters;
+use super::operators::Left;
 use super::progress::Progress;
 use crate::receiver::Streams;
 
@@ -46,11 +48,10 @@ pub(super) struct Reader {
     /// Changes with all that decides what is made of lines.
     pub(super) seed: u64,
     attributes: HashMap<FileId, (u64, Attributes)>,
-    /// Ranges that are refused for good: read in smaller requests, then left out.
-    poison: HashMap<FileId, Poison>,
     ingress: Arc<dyn Ingress>,
     counters: Arc<Counters>,
     stop: CancellationToken,
+    pub(super) clock: Clock,
     /// The longest window that was admitted, if one was refused for good.
     window_limit: Option<usize>,
     /// When files that wait for their turn are opened.
@@ -64,15 +65,6 @@ pub(super) struct Reader {
     counts: Counts,
 }
 
-/// Reads carefully from `start` on.
-struct Poison {
-    start: u64,
-    /// The most records of a request.
-    most: u32,
-    /// The record that begins here is left out.
-    skips: bool,
-}
-
 impl Reader {
     pub(super) fn new(
         tail: Tail,
@@ -83,8 +75,9 @@ impl Reader {
         counters: Arc<Counters>,
         stop: CancellationToken,
     ) -> Reader {
-        let (attributes, poison, window_limit) = (HashMap::new(), HashMap::new(), None);
-        let (next_flush, holds, counts) = (Instant::now(), false, Counts::default());
+        let (attributes, window_limit) = (HashMap::new(), None);
+        let clock = Clock::new(1);
+        let (next_flush, holds, counts) = (clock.now(), false, Counts::default());
         let (next_open, next_sum) = (next_flush, None);
         Reader {
             tail,
@@ -94,10 +87,10 @@ impl Reader {
             headers: None,
             seed: 0,
             attributes,
-            poison,
             ingress,
             counters,
             stop,
+            clock,
             window_limit,
             next_open,
             next_sum,
@@ -113,23 +106,23 @@ impl Reader {
         let changes = changes.and_then(|fd| AsyncFd::new(fd).ok());
         while !self.stop.is_cancelled() {
             self.look();
-            if Instant::now() >= self.next_flush {
+            if self.clock.now() >= self.next_flush {
                 self.flush().await;
             }
-            match self.tail.next(Instant::now()) {
+            match self.tail.next(self.clock.now()) {
                 Some(id) => self.turn(id).await,
                 None => self.wait(changes.as_ref()).await,
             }
         }
         self.flush_at_end();
         self.tail.note_sizes();
-        let streams = self.progress.end(&mut self.tail, &self.counters).await;
+        let streams = self.progress.end(&mut self.tail, &self.counters, self.clock.now()).await;
         count(&mut self.tail, &self.counters);
         streams
     }
 
     fn look(&mut self) {
-        let now = Instant::now();
+        let now = self.clock.now();
         self.tail.look(now);
         if now >= self.next_open {
             self.next_open = now + LOOK_INTERVAL;
@@ -165,7 +158,7 @@ impl Reader {
         tokio::select! {
             () = self.stop.cancelled() => {}
             () = changed => {}
-            () = tokio::time::sleep_until(due.into()) => {}
+            () = self.clock.sleep_until(due) => {}
         }
     }
 
@@ -173,23 +166,24 @@ impl Reader {
     async fn pause<T>(&mut self, pause: impl Future<Output = T>) -> Option<T> {
         let mut pause = std::pin::pin!(pause);
         loop {
-            let stop = self.stop.clone();
+            let (stop, clock) = (self.stop.clone(), self.clock);
             tokio::select! {
                 biased;
                 result = &mut pause => return Some(result),
                 () = stop.cancelled() => return None,
-                () = tokio::time::sleep(LOOK_INTERVAL) => self.look(),
+                () = clock.sleep(LOOK_INTERVAL) => self.look(),
             }
         }
     }
 
     async fn turn(&mut self, id: FileId) {
-        self.next_sum.get_or_insert_with(|| Instant::now() + SUM_INTERVAL);
+        let now = self.clock.now();
+        self.next_sum.get_or_insert(now + SUM_INTERVAL);
         if self.ingress.route(Signal::Logs).is_none() {
-            self.tail.again(id, Instant::now(), PAUSE);
+            self.tail.again(id, now, PAUSE);
             return;
         }
-        let Some(id) = self.tail.turn(id, Instant::now()) else { return };
+        let Some(id) = self.tail.turn(id, now) else { return };
         if self.progress.is_interrupted(id)
             && let Some(operators) = self.lines.operators()
         {
@@ -202,7 +196,7 @@ impl Reader {
                 Counters::add(&self.counters.refused_requests, 1);
                 self.tail.end_turn(id, false);
                 let delay = if let Refusal::Retry { delay, .. } = refusal { delay } else { PAUSE };
-                self.pause(tokio::time::sleep(delay)).await;
+                self.pause(self.clock.sleep(delay)).await;
                 return;
             }
         };
@@ -220,7 +214,7 @@ impl Reader {
             if self.stop.is_cancelled() || !self.tail.is_open(id) {
                 return Ok(false);
             }
-            let now = Instant::now();
+            let now = self.clock.now();
             if self.tail.fill(id, window_bytes, now) == Turn::Over {
                 return Ok(true);
             }
@@ -232,7 +226,7 @@ impl Reader {
                 let waits = if self.lines.operators().is_some() {
                     self.submit_left(id, range, cut, &route, permit).await?
                 } else {
-                    self.submit_lines(id, range, route, permit).await?
+                    self.submit_lines(id, range, &route, permit).await?
                 };
                 if waits {
                     // The file may have changed while deliveries wanted nothing.
@@ -253,34 +247,18 @@ impl Reader {
         &mut self,
         id: FileId,
         range: Range<u64>,
-        route: Arc<dyn IngressRoute>,
+        route: &Arc<dyn IngressRoute>,
         permit: Permit,
     ) -> Result<bool, Refusal> {
-        let items = self.lines.items();
-        let position = self.progress.begin(id, range.clone());
-        if items == 0 {
-            position.resolve();
-            return Ok(false);
+        let positions = vec![self.progress.begin(id, range.clone())];
+        let (items, bytes) = (self.lines.items(), self.lines.finish());
+        let left = Left { bytes, items, origins: Vec::new() };
+        let named = Some(Named { id, range: range.clone(), made: items });
+        let (waits, accepted) = self.submit_in_parts(route, permit, left, positions, named).await?;
+        if accepted > 0 {
+            Counters::add(&self.counters.read_bytes, range.end - range.start);
         }
-        let fetched = self.progress.name(&mut self.tail, id, &range, items, &self.counters);
-        let payload = Payload::identity(self.lines.finish());
-        let request = Request { fetched, position: Some(position), ..Request::new(payload, items) };
-        match submit(route, request, Ok(permit)) {
-            Ok(receipt) => {
-                Counters::add(&self.counters.accepted_records, u64::from(items));
-                self.passed(id, &range);
-                Ok(self.paced(receipt).await)
-            }
-            Err(refusal) => Err(self.refused(id, range.start, items, refusal)),
-        }
-    }
-
-    /// A range is accepted.
-    fn passed(&mut self, id: FileId, range: &Range<u64>) {
-        Counters::add(&self.counters.read_bytes, range.end - range.start);
-        if self.poison.get(&id).is_some_and(|poison| poison.start < range.end) {
-            self.poison.remove(&id);
-        }
+        Ok(waits)
     }
 
     /// Waits until deliveries want more. Returns whether that took time.
@@ -356,22 +334,12 @@ impl Reader {
         let cached = &mut self.attributes;
         let attributes = attributes_of(&self.tail, id, &self.files, of_header, cached);
         self.lines.begin(id, attributes);
-        let (mut most, mut skips) = (u32::MAX, false);
-        if let Some(poison) = self.poison.get(&id) {
-            (most, skips) = (poison.most, poison.skips && poison.start == start);
-        }
         let mut held = HeldFrom::default();
         let outcome = loop {
-            let is_full = self.lines.is_full() || self.lines.items() >= most;
-            if is_full || self.tail.is_at_stop(id) {
+            if self.lines.is_full() || self.tail.is_at_stop(id) {
                 break Turn::Lines;
             }
             match self.tail.line(id) {
-                Some(_) if skips => {
-                    Counters::add(&self.counters.skipped_records, 1);
-                    self.poison.remove(&id);
-                    break Turn::Lines;
-                }
                 Some(line) => {
                     let place = (line.offset, line.number);
                     self.lines.push(line);
@@ -394,7 +362,7 @@ impl Reader {
     /// Counts what operators did.
     fn count_operators(&mut self) {
         let Some(operators) = self.lines.operators() else { return };
-        operators.tell_failure(Instant::now());
+        operators.tell_failure(self.clock.now());
         self.holds = operators.held_bytes() > 0;
         let counts = operators.counts();
         for (counter, amount) in [
@@ -406,18 +374,6 @@ impl Reader {
             Counters::add(counter, amount);
         }
         self.counts = counts;
-    }
-
-    /// A refusal that time does not change is for the data: it is read again in smaller requests,
-    /// until the record at fault is alone.
-    fn refused(&mut self, id: FileId, start: u64, items: u32, refusal: Refusal) -> Refusal {
-        let Some(reason) = final_reason(&refusal) else { return refusal };
-        let skips = items <= 1;
-        if skips {
-            self.tell_left_out(Some((id, start)), reason);
-        }
-        self.poison.insert(id, Poison { start, most: (items / 2).max(1), skips });
-        Refusal::Retry { delay: Duration::ZERO, reason: reason.to_owned() }
     }
 
     /// `place`: the file of the record and the offset of its line, if they are known.

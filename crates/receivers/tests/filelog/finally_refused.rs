@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::harness::{Engine, Scene};
+use crate::harness::{Engine, Scene, body};
 use crate::operators::{CONTAINER, part};
 
 /// Each line is held until the next one comes, or for a while.
@@ -131,4 +131,59 @@ async fn a_record_that_is_too_large_for_the_memory_holds_up_no_other() {
     let starts: Vec<&str> = lines.keys().map(|line| &line[..line.len().min(7)]).collect();
     assert_eq!(starts, ["after 1", "after 2", "after 3", "before"]);
     assert_eq!(skipped(&scene), 1);
+}
+
+/// Scenario: requests with a record that is refused for good are cut, while the engine has no room
+/// for every other part. Guarantee: the parts before are not sent again for that: each line comes
+/// once and in order, in few requests.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parts_that_find_no_room_at_once_double_no_others() {
+    for options in ["poll_interval: 50ms", "poll_interval: 50ms, operators: [{type: noop}]"] {
+        let engine = Engine { poison: Some("poison"), ..Engine::default() };
+        engine.refusals.store(50, Ordering::SeqCst);
+        let mut scene = Scene::start_with(options, engine).await;
+        let lines = |from: usize| -> String {
+            (from..from + 300).map(|number| format!("{number:04}\n")).collect()
+        };
+        let poison = "poison\n";
+        let all = [&lines(0), poison, &lines(300), poison, &lines(600)].concat();
+        scene.append("a", &all);
+        scene.until_lines(900).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let records = scene.engine.records.lock().expect("is whole").clone();
+        let bodies: Vec<String> = records.iter().map(body).collect();
+        let expected: Vec<String> = (0..900).map(|number| format!("{number:04}")).collect();
+        assert!(bodies == expected, "{} lines: {options}", bodies.len());
+        assert_eq!(skipped(&scene), 2);
+        let requests = scene.engine.requests.load(Ordering::SeqCst);
+        assert!(requests < 400, "{requests} requests");
+        scene.engine.refusals.store(0, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        scene.restart().await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert_eq!(scene.engine.count(), 900, "the checkpoint has passed all");
+    }
+}
+
+/// Scenario: the process is killed between the parts of a request, of which some were accepted.
+/// Guarantee: no line is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kill_between_parts_loses_no_line() {
+    for options in ["poll_interval: 50ms", "poll_interval: 50ms, operators: [{type: noop}]"] {
+        let engine = Engine { poison: Some("poison"), ..Engine::default() };
+        engine.holds.store(true, Ordering::SeqCst);
+        let mut scene = Scene::start_with(options, engine).await;
+        let lines = |from: usize| -> String {
+            (from..from + 200).map(|number| format!("{number:04}\n")).collect()
+        };
+        scene.append("a", &[&lines(0), "poison\n", &lines(200)].concat());
+        scene.until_lines(1).await;
+        scene.engine.is_closed.store(true, Ordering::SeqCst);
+        scene.engine.refuses_after_ms.store(20, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        scene.kill().await;
+        scene.engine.is_closed.store(false, Ordering::SeqCst);
+        scene.serve().await;
+        crate::harness::until("all lines come", || scene.engine.lines().len() == 400).await;
+    }
 }

@@ -233,6 +233,8 @@ pub(crate) struct Scene {
     running: Option<Box<dyn StartedReceiver>>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) streams: Streams,
+    /// Seconds that pass for the receiver in one.
+    rate: u32,
 }
 
 impl Scene {
@@ -242,11 +244,16 @@ impl Scene {
     }
 
     pub(crate) async fn start_with(options: &str, engine: Engine) -> Scene {
+        Scene::start_at(1, options, engine).await
+    }
+
+    /// A second of the receiver's time takes the `rate`th part of one.
+    pub(crate) async fn start_at(rate: u32, options: &str, engine: Engine) -> Scene {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::create_dir(folder.path().join("logs")).expect("is made");
         let (engine, counters) = (Arc::new(engine), Arc::default());
         let (options, streams) = (options.to_owned(), Streams::default());
-        let mut scene = Scene { folder, engine, options, running: None, counters, streams };
+        let mut scene = Scene { folder, engine, options, running: None, counters, streams, rate };
         scene.serve().await;
         scene
     }
@@ -258,7 +265,8 @@ impl Scene {
             false => format!("include: ['{}/*'], ", logs.display()),
         };
         let text = format!("{{{include}start_at: beginning, {}}}", self.options);
-        let (config, diagnostics) = read_text("receivers.filelog", &text, FilelogConfig::read);
+        let (mut config, diagnostics) = read_text("receivers.filelog", &text, FilelogConfig::read);
+        config.rate = self.rate;
         assert!(!diagnostics.has_errors(), "{}", diagnostics.render(false));
         let context = ReceiverContext {
             ingress: Arc::new(Door(Arc::clone(&self.engine))),

@@ -4,6 +4,7 @@ mod delivery;
 mod finally_refused;
 mod harness;
 mod header;
+mod long_outage;
 mod names;
 mod operators;
 mod restarts;

@@ -88,6 +88,49 @@ async fn lines_of_a_file_that_was_written_anew_are_stored() {
     assert!(scene.stored().contains_key("b 2"));
 }
 
+/// Scenario: a file is written anew while no process runs, and later it gets a line that it had at
+/// the same place before. Guarantee: that line is stored, as it is another one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_content_has_no_names_of_the_one_before() {
+    let mut scene = named("poll_interval: 50ms").await;
+    for (count, line) in ["a 1\n", "like\n"].iter().enumerate() {
+        scene.append("x", line);
+        scene.until_stored(count + 1).await;
+    }
+    scene.kill().await;
+    std::fs::write(scene.path("x"), "b 1\n").expect("is written");
+    scene.serve().await;
+    scene.until_stored(3).await;
+    // The checkpoint has it.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    scene.kill().await;
+    scene.append("x", "like\n");
+    scene.serve().await;
+    until("the line is stored again", || scene.stored()["like"] == 2).await;
+}
+
+/// Scenario: an operator drops lines by chance, and the process is killed again and again.
+/// Guarantee: a name stands for the same lines for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lines_that_chance_keeps_have_names_of_their_own() {
+    let options = "poll_interval: 50ms, \
+        operators: [{type: filter, expr: 'true', drop_ratio: 0.5}]";
+    let mut scene = named(options).await;
+    for round in 0..8 {
+        let text: String = (0..4).map(|step| format!("{round} {step}\n")).collect();
+        scene.append("x", &text);
+        // The engine asserts it.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        scene.kill().await;
+        scene.serve().await;
+    }
+    scene.engine.holds.store(false, Ordering::SeqCst);
+    scene.append("x", "last\n");
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(scene.engine.gateway.lock().is_ok(), "a name stood for other lines");
+    assert!(scene.stored().len() > 4);
+}
+
 /// Scenario: an operator holds the first lines of a record when the process is killed. Guarantee:
 /// requests that depend on it have no name, and every line is stored.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -114,6 +114,28 @@ fn a_range_with_other_bytes_has_another_name() {
     assert_eq!(again, [false, false, true, false]);
 }
 
+/// Scenario: a power cut takes the last lines of a file, of which some had been sent, and as many
+/// like ones come in their place. Guarantee: these have new names.
+#[test]
+fn lines_in_the_place_of_ones_that_were_lost_have_other_names() {
+    let (mut scene, mut names) =
+        (Scene::new("*", |options| options.head_bytes = 8), Names::default());
+    scene.append("a", "first line\nlike\nlike\n");
+    assert_eq!(scene.send(&mut names, 1, SEED).len(), 3);
+    let tail = scene.tail();
+    let (id, ..) = tail.contents().next().expect("there is one");
+    tail.resolved(id, 16);
+    scene.stop();
+    fs::write(scene.path("a"), "first line\n").expect("is written");
+    scene.start();
+    scene.send(&mut names, 1, SEED);
+    assert_eq!(scene.tail().counts.shortened, 1);
+    scene.append("a", "like\nlike\n");
+    let new = scene.send(&mut Names::default(), 1, SEED);
+    let is_new: Vec<bool> = new.iter().map(|(_, is_new)| *is_new).collect();
+    assert_eq!(is_new, [true, true]);
+}
+
 /// Scenario: the options change so that other records, or as many other ones, are made of a range.
 /// Guarantee: it has another name.
 #[test]

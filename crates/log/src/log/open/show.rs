@@ -1,11 +1,14 @@
 //! Showing the frames that a start finds to a companion.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use super::super::{Segment, Segments};
 use crate::companion::{Companion, store};
+use crate::cursors::Cursor;
 use crate::disk::{Access, Disk};
 use crate::error::{IoContext as _, Result};
+use crate::format::FrameHeader;
 use crate::segment::open_if_there;
 use crate::types::{Offset, StoredRecord};
 
@@ -14,18 +17,21 @@ const SEGMENTS_AT_START: usize = 32;
 
 /// Shows a companion the frames that a start has found in the newest segments, and tells it the
 /// head. A copy that tells of offsets that are given again is replaced before they are.
-pub(super) fn show_found(
+pub(super) fn show_found<'c, T: 'c>(
     companion: &dyn Companion,
+    cursors: impl Iterator<Item = &'c Cursor<T>>,
     disk: &dyn Disk,
     directory: &Path,
     segments: &Segments,
     head: Offset,
 ) {
     let from = companion.asks_from();
+    let cursors: HashMap<u32, &Cursor<T>> = cursors.map(|it| (it.persistent_id, it)).collect();
+    let counts = |header: &FrameHeader, readers: &[u32]| !is_given_up(&cursors, header, readers);
     let newest = segments.by_first.values().rev().take(SEGMENTS_AT_START);
     let shown = newest.filter(|segment| segment.last >= from).map(|segment| {
         let show = |record: StoredRecord| companion.found(record);
-        visit(disk, directory, segment, from, show)
+        visit(disk, directory, segment, from, &counts, show)
     });
     let errors = shown.filter_map(Result::err).collect();
     companion.opened(head, errors);
@@ -34,12 +40,26 @@ pub(super) fn show_found(
     }
 }
 
+/// Whether some reader of a frame has given it up, or is gone, and none waits for it. Its sender
+/// may have been told to come again: a frame may be given up while it is being written.
+fn is_given_up<T>(
+    cursors: &HashMap<u32, &Cursor<T>>,
+    header: &FrameHeader,
+    readers: &[u32],
+) -> bool {
+    let offset = header.offset;
+    let waits = |id: &u32| cursors.get(id).is_some_and(|it| !it.is_resolved(offset));
+    let has_taken = |id: &u32| cursors.get(id).is_some_and(|it| !it.untaken.contains(offset));
+    !header.is_taken && !readers.iter().any(waits) && !readers.iter().all(has_taken)
+}
+
 /// Visits the whole frames of a segment that count.
 fn visit(
     disk: &dyn Disk,
     directory: &Path,
     segment: &Segment,
     from: Offset,
+    counts: &dyn Fn(&FrameHeader, &[u32]) -> bool,
     mut visit: impl FnMut(StoredRecord),
 ) -> Result<()> {
     let path = &segment.path;
@@ -54,6 +74,7 @@ fn visit(
         let offset = located.header.offset;
         // Those above are in a later segment, or were never written as a whole.
         if (from..=segment.last).contains(&offset)
+            && counts(&located.header, scan.readers())
             && let Some(record) = scan.body()?
         {
             visit(record);

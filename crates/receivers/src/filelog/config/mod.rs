@@ -26,6 +26,9 @@ pub struct FilelogConfig {
     pub header: Option<HeaderConfig>,
     /// The extension in whose directory the checkpoint is.
     pub storage: Option<String>,
+    /// Seconds that pass for the receiver in one: more than one in tests of long outages.
+    #[doc(hidden)]
+    pub rate: u32,
 }
 
 impl FilelogConfig {
@@ -106,7 +109,7 @@ impl FilelogConfig {
             deletes,
             locks,
         };
-        FilelogConfig { options, files, resource, operators, header, storage }
+        FilelogConfig { options, files, resource, operators, header, storage, rate: 1 }
     }
 }
 

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sluice_flow::source::{IngressRoute, Permit, Position, Refusal};
 use sluice_otlp::Signal;
 use sluice_tail::{FileId, Mark, Tail};
 
-use super::parts::Submitted;
+use super::parts::{Named, Submitted};
 use super::{Counters, PAUSE, Reader, final_reason};
 use crate::filelog::lines::{Lines, REQUEST_BYTES};
 use crate::filelog::operators::FLUSH_INTERVAL;
@@ -62,20 +62,21 @@ impl Reader {
             positions.push(position);
         }
         positions.append(&mut operators.released(Some((id, range.start))));
-        let named = operators.makes_the_same_again().then(|| (id, range.clone()));
+        let is_named = operators.makes_the_same_again();
+        let named = is_named.then(|| Named { id, range: range.clone(), made: operators.made() });
         let left = operators.take();
         let result = self.submit_in_parts(route, permit, left, positions, named).await;
         self.count_operators();
         let (waits, accepted) = result?;
         if accepted > 0 {
-            self.passed(id, &range);
+            Counters::add(&self.counters.read_bytes, range.end - range.start);
         }
         Ok(waits)
     }
 
     /// Submits records that operators have held for their time.
     pub(super) async fn flush(&mut self) {
-        self.next_flush = Instant::now() + FLUSH_INTERVAL;
+        self.next_flush = self.clock.now() + FLUSH_INTERVAL;
         let Some(operators) = self.lines.operators() else { return };
         let (now, bytes) = operators.due();
         let Some(route) = self.ingress.route(Signal::Logs).filter(|_| bytes > 0) else { return };
@@ -90,7 +91,7 @@ impl Reader {
         };
         if let Err(refusal) = result {
             let delay = if let Refusal::Retry { delay, .. } = refusal { delay } else { PAUSE };
-            self.pause(tokio::time::sleep(delay)).await;
+            self.pause(self.clock.sleep(delay)).await;
         }
     }
 
