@@ -341,8 +341,8 @@ impl Tail {
 
     /// All contents with the marks up to which they are resolved.
     pub fn known(&self) -> Vec<Known> {
-        let known = |file: &Box<File>| file.known_with_sent(resolved_mark(file));
-        self.files.values().filter(|it| it.is_identified).map(known).collect()
+        let known = |file: &File| file.known_with_sent(resolved_mark(file));
+        self.files.values().filter(|it| it.is_identified).map(|file| known(file)).collect()
     }
 
     /// All contents with the marks up to which they are read, and the beginnings of what is not
