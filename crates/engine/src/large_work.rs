@@ -22,16 +22,16 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// as there is room for goes on at a time, one at least.
 #[derive(Default)]
 pub(crate) struct LargeWork {
-    turns: Mutex<Turns>,
+    turns: Mutex<Queue>,
     ended: Condvar,
     /// None: there is room for all.
     room: OnceLock<Box<Room>>,
-    copies: OnceLock<Copies>,
+    copies: OnceLock<CopyTurns>,
 }
 
 /// Memory for large copies of requests in flight. Those of backends that take requests have some
 /// of their own: the other ones hold it until their timeouts.
-struct Copies {
+struct CopyTurns {
     healthy: Semaphore,
     sick: Semaphore,
     /// Permits of each, for [`PERMIT_BYTES`].
@@ -41,7 +41,7 @@ struct Copies {
 const PERMIT_BYTES: u64 = 1 << 10;
 
 #[derive(Default)]
-struct Turns {
+struct Queue {
     used_bytes: u64,
     next_ticket: u64,
     /// The ticket whose turn is next.
@@ -64,13 +64,13 @@ impl LargeWork {
         let permits = u32::try_from(copies_bytes / PERMIT_BYTES).unwrap_or(u32::MAX).max(1);
         let permits = permits.min(Semaphore::MAX_PERMITS as u32);
         let [healthy, sick] = [(); 2].map(|()| Semaphore::new(permits as usize));
-        let _ = self.copies.set(Copies { healthy, sick, permits });
+        let _ = self.copies.set(CopyTurns { healthy, sick, permits });
     }
 
     /// Waits for memory for a large copy that is sent, until it is dropped. First come, first
     /// served; what is larger than all of it goes alone.
     pub(crate) async fn hold(&self, bytes: usize, is_healthy: bool) -> Option<CopyTurn<'_>> {
-        let Copies { healthy, sick, permits } = self.copies.get()?;
+        let CopyTurns { healthy, sick, permits } = self.copies.get()?;
         let turns = if is_healthy { healthy } else { sick };
         // It is never closed.
         let permit = turns.acquire_many(permits_of(bytes).min(*permits)).await.ok()?;

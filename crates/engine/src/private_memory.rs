@@ -49,7 +49,7 @@ pub(crate) struct PrivateLimits {
     pub stored: OnceLock<Arc<MemoryUse>>,
 }
 
-/// What waits may keep the limit of all divided by this.
+/// Units that wait may keep the limit of all divided by this.
 const WAITING_PART: u64 = 4;
 
 impl Default for PrivateLimits {
@@ -75,7 +75,7 @@ impl PrivateLimits {
                 && own_bytes > self.part_bytes.load(Ordering::Relaxed)
     }
 
-    /// What waits for its backend should not keep memory. A part of it is always left to others.
+    /// Units that wait for their backend should not keep memory. A part is always left to others.
     pub(crate) fn is_short(&self, used: &PrivateMemory) -> bool {
         let limit_bytes = self.all_bytes.load(Ordering::Relaxed);
         let all_bytes = used.all_used_bytes();

@@ -1,7 +1,7 @@
 //! Objects of Kubernetes as an API server has them now, for service discovery and for processors.
 //!
-//! The crate `kube` knows where the API server is, who we are, and how both are proven. The rooms,
-//! from the bottom upwards:
+//! The crate `kube` knows where the API server is, who we are, and how both are proven
+//! (`docs/decisions/045-objects-of-kubernetes.md`). The rooms, from the bottom upwards:
 //!
 //! 1. `access`: where the API server is, and who we are. `failure`: why a request has no answer.
 //! 2. `client`: requests, and their answers piece by piece, within bounds.

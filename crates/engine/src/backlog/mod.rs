@@ -193,8 +193,8 @@ impl Backlog {
         connections.set_lender(move || backlog.upgrade().map_or(0, |it| it.lendable_bytes()));
     }
 
-    /// Free memory, of which connections and large work may take some for a time. With a directory the pool is the disk's, and
-    /// there is no memory to lend.
+    /// Free memory, of which connections and large work may take some for a time. With a directory
+    /// the pool is the disk's, and there is no memory to lend.
     pub(crate) fn lendable_bytes(&self) -> usize {
         if self.disk.is_some() {
             return 0;

@@ -46,7 +46,7 @@ impl Feed {
         Feed { leased, next_path, items_before, slices, cutting, has_begun: false }
     }
 
-    /// What is still to be made is made of a payload that was let go of.
+    /// The payload was let go of that the parts which are left are cut from.
     pub(super) fn is_let_go(&self) -> bool {
         matches!(&self.cutting, Some((_, PartsLeft::LetGo(_))))
     }

@@ -1,4 +1,5 @@
-//! Deliveries with steps of their own, whose copies of large frames do not fit into memory together.
+//! Deliveries with steps of their own, whose copies of large frames do not fit into memory
+//! together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -65,13 +65,13 @@ impl Engine {
         let mut answering = std::pin::pin!(async { while ending.join_next().await.is_some() {} });
         // Deliveries and disk continue meanwhile: requests in flight may wait for them. One that
         // never ends leaves deliveries half of the time.
-        let all_answered =
+        let mut all_answered =
             tokio::time::timeout(drain_timeout / 2, answering.as_mut()).await.is_ok();
         if !all_answered {
             self.intakes.values().for_each(|intake| intake.close());
             // Receivers whose senders get no answers count what they have left, for the last
             // metrics.
-            let _ = tokio::time::timeout(LAST_COUNTS, answering.as_mut()).await;
+            all_answered = tokio::time::timeout(LAST_COUNTS, answering.as_mut()).await.is_ok();
         }
         let stays = self.storage.directory().is_some();
         let undelivered = self.end_deliveries(stays, deadline).await;

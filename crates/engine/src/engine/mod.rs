@@ -401,6 +401,16 @@ mod tests {
         engine.shutdown(Duration::ZERO).await;
     }
 
+    /// Guarantee: an engine that has no time left ends, whenever its receivers do.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_engine_ends_without_time_to_drain() {
+        for _ in 0..30 {
+            let plan = plan_with_pods("passthrough: true", "");
+            let engine = Engine::start(plan, None).await.expect("starts");
+            engine.shutdown(Duration::ZERO).await;
+        }
+    }
+
     fn plan_with_pods(options: &str, more: &str) -> Plan {
         let text = format!(
             "receivers: {{otlp: {{protocols: {{grpc: {{endpoint: '127.0.0.1:0'}}}}}}}}\n\

@@ -223,7 +223,7 @@ fn no_run_of_poison_keeps_good_items_waiting() {
 }
 
 /// Scenario: a backlog of a run of poison with good data before and behind it. Guarantee: all good
-/// data goes out before the delivery can be held, also the few items that share a batch with poison.
+/// data goes out before the delivery can be held, also a few items in a batch of poison.
 #[test]
 fn good_data_around_a_run_of_poison_is_found_by_its_neighbours() {
     for batch in [1, 10, 100, 512, 2_048, 8_192] {

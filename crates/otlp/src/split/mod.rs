@@ -4,6 +4,7 @@
 //! cut at the highest border at which parts fit: only an element that does not fit is opened, and
 //! its other fields (resource, scope, metric name, …: its header) are repeated in each part.
 
+mod detached;
 mod halving;
 mod node;
 mod parts;
@@ -12,9 +13,10 @@ use bytes::Bytes;
 
 use crate::Signal;
 use crate::wire::Result;
+pub use detached::Detached;
 pub use halving::Halving;
 use node::Node;
-pub use parts::{Detached, PartRef, Parts, Sizes};
+pub use parts::{PartRef, Parts, Sizes};
 
 /// The bounds of one part. `usize::MAX` is no bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,9 @@
 //! Finds the parts of a request one after another, keeping the exact size that each would have when
 //! encoded. A part is a place in the request: it takes memory of its own only once it is encoded.
 
-mod detached;
-
 use std::ops::Range;
 
 use bytes::Bytes;
-pub use detached::Detached;
 
 use super::SplitLimits;
 use super::node::{Node, Place};
@@ -16,52 +13,52 @@ use crate::wire::{Result, varint_len, write_varint};
 /// An element that was opened: its header goes into every part that contains something of it. The
 /// outermost one is the request.
 #[derive(Clone)]
-struct Level {
-    node: Node,
-    header: Bytes,
+pub(super) struct Level {
+    pub(super) node: Node,
+    pub(super) header: Bytes,
     /// Where its next child is found.
-    place: Place,
+    pub(super) place: Place,
     /// Bytes of the content in the current part: the header and the complete elements within.
-    content_bytes: usize,
+    pub(super) content_bytes: usize,
     /// Its number among the elements that are begun in the current part, if it is one.
-    begun: Option<usize>,
+    pub(super) begun: Option<usize>,
     /// Bytes of its header and of those around it, if it may have so many elements that its parts
     /// must not consist of little else.
-    long_header_bytes: Option<usize>,
+    pub(super) long_header_bytes: Option<usize>,
 }
 
 /// A place in the request between two elements.
 #[derive(Clone)]
-struct Position {
+pub(super) struct Position {
     /// The open elements, outermost first; none at the end.
-    levels: Vec<Level>,
+    pub(super) levels: Vec<Level>,
     /// The next child of the innermost one, with its items, if it was looked at.
-    next: Option<(Node, u32)>,
+    pub(super) next: Option<(Node, u32)>,
 }
 
 /// The parts of a request, or of a part of one. Yields nothing after an error.
 #[derive(Clone)]
 pub struct Parts {
-    request: Bytes,
-    limits: SplitLimits,
-    position: Position,
+    pub(super) request: Bytes,
+    pub(super) limits: SplitLimits,
+    pub(super) position: Position,
     /// Elements from here on are not meant.
-    end: usize,
+    pub(super) end: usize,
     /// Items of the request if it is within the limits.
-    whole: Option<u32>,
+    pub(super) whole: Option<u32>,
 }
 
 /// A part of a request.
 #[derive(Clone)]
 pub struct PartRef {
-    request: Bytes,
-    limits: SplitLimits,
-    start: Position,
-    end: usize,
+    pub(super) request: Bytes,
+    pub(super) limits: SplitLimits,
+    pub(super) start: Position,
+    pub(super) end: usize,
     /// Bytes of the content of each element that is begun in it.
-    begun_bytes: Vec<usize>,
+    pub(super) begun_bytes: Vec<usize>,
     /// Elements to copy, in order; none if they are in too many places to note them all.
-    copies: Option<Vec<Range<usize>>>,
+    pub(super) copies: Option<Vec<Range<usize>>>,
     pub sizes: Sizes,
 }
 

@@ -42,10 +42,9 @@ impl Scene {
     }
 }
 
-/// Scenario: a gateway refuses everything for an hour, while a file is rotated again and again and
-/// its oldest are removed. Guarantee: the receiver holds no memory for requests meanwhile, and no
-/// more files open than configured; afterwards all lines come, once, but for those of files that
-/// were removed when that many were open: these are counted, to the byte.
+/// Scenario: a gateway refuses everything for an hour, while files are rotated and removed.
+/// Guarantee: no memory for requests is held, and no more files than configured; then all lines
+/// come once, but for files that were removed beyond that number: they are counted, to the byte.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_hour_of_refusals_costs_only_files_beyond_the_stated_number() {
     let engine = Engine::default();

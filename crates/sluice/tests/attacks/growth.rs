@@ -81,7 +81,8 @@ macro_rules! many_behind {
     ($($number:literal)*) => {
         concat!(
             "processors:",
-            $("\n  attributes/", $number, ": {actions: [{key: k, value: ", $number, ", action: insert}]}",)*
+            $("\n  attributes/", $number,
+              ": {actions: [{key: k, value: ", $number, ", action: insert}]}",)*
             "\nservice:\n  pipelines:",
             $("\n    logs/", $number, ": {receivers: [otlp], processors: [attributes/", $number,
               "], exporters: [otlp/dead]}",)*

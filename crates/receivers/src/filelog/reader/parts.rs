@@ -90,10 +90,7 @@ impl Reader {
     }
 
     /// Submits a part until it is accepted or refused for good: to read all of it again would
-    /// double the parts before it each time.
-    ///
-    /// # Errors
-    /// The receiver ends.
+    /// double the parts before it each time. An error only if the receiver ends.
     async fn submit_part(
         &mut self,
         bytes: &Bytes,

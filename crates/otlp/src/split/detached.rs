@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use super::{Level, PartRef, Parts, Position};
+use super::parts::{Level, PartRef, Parts, Position};
 use crate::wire::{Result, malformed};
 
 /// A part, or the parts that are left, of a request whose bytes are elsewhere, or are made again.
