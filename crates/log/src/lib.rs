@@ -5,8 +5,8 @@
 //! of a floor and resolved ranges, and reads by offset are the same. A reader is a subscriber of
 //! the log, with its cursor.
 //!
-//! The modules stand here in the order in which one reads them. Each of their files has one subject:
-//! see `docs/decisions/047-one-subject-a-file.md`.
+//! The modules stand here in the order in which one reads them. A file has one subject
+//! (`docs/decisions/047-one-subject-a-file.md`).
 
 // Terms that all modules share: offsets, sums and sets of them, records, readers, figures.
 mod types;

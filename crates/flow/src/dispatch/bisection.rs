@@ -11,8 +11,8 @@
 //! One sender may send many items in a row that are all at fault. So during a run, parts go out in
 //! turn with single units from elsewhere: the newest that was read, and units from places that are
 //! spread over all that waits. If one of a part is taken, the rest of that part goes next: the
-//! neighbours of a good one mostly are good. With each refused item twice as much is read ahead for that,
-//! so that a long run is left behind after a few requests.
+//! neighbours of a good one mostly are good. With each refused item twice as much is read ahead for
+//! that, so that a long run is left behind after a few requests.
 //!
 //! `docs/decisions/003-rejected-batches-are-searched-depth-first.md` has the measured effect.
 
