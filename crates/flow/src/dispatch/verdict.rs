@@ -14,8 +14,8 @@ pub enum Verdict<L> {
     /// The cursor may pass the units. The backend refused `rejected_items` of them for good
     /// (partial success).
     Delivered { units: Vec<Unit<L>>, rejected_items: u64, reason: Option<String> },
-    /// The unit has to be cut. Its parts come back through [`Dispatcher::divided`]; a unit that
-    /// cannot become smaller by that is dead.
+    /// The unit has to be cut. Its parts come back through [`super::Dispatcher::divided`]; a unit
+    /// that cannot become smaller by that is dead.
     Divide { unit: Unit<L>, limits: SplitLimits, cause: Cause, reason: String },
     /// The units were refused for good, or given up.
     Dead { units: Vec<Unit<L>>, cause: Cause, reason: String },
