@@ -174,6 +174,18 @@ fn refuse_options(http: &HttpConfig, fields: &mut Fields<'_>) {
     }
 }
 
+/// The first term of a selector of fields that says no value. A comma behind a backslash is of a
+/// value.
+fn not_a_term(selector: &str) -> Option<&str> {
+    let mut is_escaped = false;
+    let mut terms = selector.split(|character: char| {
+        let ends = character == ',' && !is_escaped;
+        is_escaped = character == '\\' && !is_escaped;
+        ends
+    });
+    terms.find(|term| !term.is_empty() && !term.contains('='))
+}
+
 impl Selector {
     fn read(fields: &mut Fields<'_>) -> Option<Selector> {
         let role = fields.optional_choice("role", &ROLES, "The objects that it selects.");
@@ -182,6 +194,10 @@ impl Selector {
         }
         let label = fields.string("label", "", "Selector of labels.");
         let field = fields.string("field", "", "Selector of fields.");
+        if let Some(term) = not_a_term(&field) {
+            let message = format!("has the term `{term}`, which is no FIELD=VALUE or FIELD!=VALUE");
+            fields.error_at("field", &message);
+        }
         Some(Selector { role: role?, label, field })
     }
 }

@@ -275,7 +275,7 @@ fn kubernetes(text: &str) -> (Option<KubernetesSd>, Vec<String>) {
 #[test]
 fn options_of_kubernetes_are_read() {
     let text = "role: endpoints\nnamespaces: {names: [a, b], own_namespace: true}\n\
-                selectors: [{role: pod, label: 'app=x'}, {role: service, field: f}]\n\
+                selectors: [{role: pod, label: 'app=x'}, {role: service, field: 'a=x\\,y,b!=z'}]\n\
                 attach_metadata: {node: true, cronjob: true}";
     let (config, said) = kubernetes(text);
     assert_eq!(said, Vec::<String>::new());
@@ -295,6 +295,7 @@ fn options_of_kubernetes_are_read() {
         ("{role: pod, kubeconfig_file: f, namespaces: {own_namespace: true}}", "`own_namespace`"),
         ("{role: pod, selectors: [{role: service}]}", "`pod` has only pod, node"),
         ("{role: pod, selectors: [{role: pod}, {role: pod}]}", "has the role `pod` twice"),
+        ("{role: pod, selectors: [{role: pod, field: 'a=b,c'}]}", "has the term `c`"),
         ("{role: pod, selectors: [{label: a}]}", "`k.selectors[0].role` is required"),
         ("{role: pod, api_server: 'http://a', proxy_url: 'http://p'}", "`k.proxy_url` is not in"),
         ("{role: pod, api_server: 'http://a', follow_redirects: true}", "has no effect"),
