@@ -34,8 +34,8 @@ use sluice_otlp::Signal;
 use super::MIB;
 use crate::receiving::SMALL_REQUESTS_PART;
 
-/// The process itself: pages of the program, runtime, a few connections.
-const PROCESS_BYTES: u64 = 20 * MIB;
+/// The process itself: code, runtime, a few connections.
+const PROCESS_BYTES: u64 = 16 * MIB;
 /// The smallest limit with which the rest can work.
 pub(super) const LIMIT_MIN_BYTES: u64 = 48 * MIB;
 /// The limit divided by this is for senders' connections.
