@@ -131,8 +131,11 @@ impl ChargedMemory {
         // A smaller number wraps the difference around, so that adding it subtracts.
         let more = (bytes as u64).wrapping_sub(self.bytes as u64);
         self.bytes = bytes;
-        [&self.memory.own_bytes, &self.memory.all_bytes]
-            .map(|used_bytes| used_bytes.fetch_add(more, Ordering::Relaxed))
+        [&self.memory.own_bytes, &*self.memory.all_bytes].map(|used_bytes| match more {
+            // Most units take none: other threads need not wait for that.
+            0 => used_bytes.load(Ordering::Relaxed),
+            more => used_bytes.fetch_add(more, Ordering::Relaxed),
+        })
     }
 }
 

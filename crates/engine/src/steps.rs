@@ -52,14 +52,21 @@ impl Chain {
     /// already ran are left out, wherever they are in the chain. So are those that remember: they
     /// run once for a request, before the log, or not at all.
     pub(crate) fn remaining(&self, prepared: &[u64]) -> Vec<Arc<Step>> {
+        self.left(prepared).cloned().collect()
+    }
+
+    /// Nothing remains of it.
+    pub(crate) fn has_run(&self, prepared: &[u64]) -> bool {
+        self.left(prepared).next().is_none()
+    }
+
+    fn left(&self, prepared: &[u64]) -> impl Iterator<Item = &Arc<Step>> {
         let is_prefix = prepared.len() <= self.steps.len()
             && prepared.iter().zip(self.steps.iter()).all(|(done, step)| *done == step.fingerprint);
+        let behind = if is_prefix { prepared.len() } else { 0 };
+        let is_left = move |step: &&Arc<Step>| is_prefix || !prepared.contains(&step.fingerprint);
         let forgets = |step: &&Arc<Step>| step.processor.series().is_none();
-        if is_prefix {
-            return self.steps[prepared.len()..].iter().filter(forgets).cloned().collect();
-        }
-        let is_left = |step: &&Arc<Step>| !prepared.contains(&step.fingerprint);
-        self.steps.iter().filter(is_left).filter(forgets).cloned().collect()
+        self.steps[behind..].iter().filter(is_left).filter(forgets)
     }
 }
 

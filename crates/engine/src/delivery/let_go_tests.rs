@@ -18,7 +18,7 @@ use sluice_otlp::{
 use sluice_processors::{Edited, Processor};
 use tokio::time::timeout;
 
-use super::tests::{append_frame, frame, policy, start_with, until_all_is_resolved};
+use super::tests::{append_frame, frame, message, policy, start_with, until_all_is_resolved};
 use super::{DeadLetters, Delivery, DeliveryId, SharedMemory};
 use crate::entry::Entry;
 use crate::private_memory::PrivateMemory;
@@ -82,13 +82,6 @@ impl Exporter for Recovers {
     fn timeout(&self) -> Duration {
         Duration::from_secs(10)
     }
-}
-
-fn message(tag: u8, content: &[u8]) -> Vec<u8> {
-    let mut message = vec![tag];
-    prost::encoding::encode_varint(content.len() as u64, &mut message);
-    message.extend(content);
-    message
 }
 
 /// A resource with an attribute, and a scope with spans that have long names.

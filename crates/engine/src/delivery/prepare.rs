@@ -331,18 +331,25 @@ impl Preparer {
         let payload = &entry.frame.payload;
         let is_verbatim = payload.encoding == Encoding::Identity
             || self.exporter.passes_through() == Some(payload.encoding);
-        let paths = self.paths_of(entry).iter();
-        let steps: Vec<_> = paths.flat_map(|path| path.remaining(&entry.origin.prepared)).collect();
-        let is_stored = is_verbatim && steps.is_empty();
-        if is_stored || !are_repeatable(&steps) { 0 } else { payload.uncompressed_len_bytes }
+        let (paths, prepared) = (self.paths_of(entry), &entry.origin.prepared);
+        if is_verbatim && paths.iter().all(|path| path.has_run(prepared)) {
+            return 0;
+        }
+        let steps: Vec<_> = paths.iter().flat_map(|path| path.remaining(prepared)).collect();
+        if are_repeatable(&steps) { payload.uncompressed_len_bytes } else { 0 }
     }
 
+    /// None also if the payload is the frame's own: nothing is let go of.
     fn recipe(&self, leased: &Arc<Leased>, path: usize) -> Option<Arc<Recipe>> {
         let chain = self.paths_of(&leased.entry).get(path);
-        let prepared = &leased.entry.origin.prepared;
+        let (payload, prepared) = (&leased.entry.frame.payload, &leased.entry.origin.prepared);
+        let has_run = chain.is_none_or(|chain| chain.has_run(prepared));
+        if has_run && payload.encoding == Encoding::Identity {
+            return None;
+        }
         let steps = chain.map(|chain| chain.remaining(prepared)).unwrap_or_default();
-        let recipe = || Arc::new(Recipe::new(leased.clone(), steps.clone(), self.memory.clone()));
-        are_repeatable(&steps).then(recipe)
+        are_repeatable(&steps)
+            .then(|| Arc::new(Recipe::new(leased.clone(), steps, self.memory.clone())))
     }
 
     fn unit(&self, mut lease: Lease, items: u32, bytes: usize, alone: bool) -> Unit<Lease> {

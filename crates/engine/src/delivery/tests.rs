@@ -53,6 +53,14 @@ pub(super) fn frame(items: u32, payload: &'static [u8]) -> Frame {
     }
 }
 
+/// A field of protobuf with a length.
+pub(super) fn message(tag: u8, content: &[u8]) -> Vec<u8> {
+    let mut message = vec![tag];
+    prost::encoding::encode_varint(content.len() as u64, &mut message);
+    message.extend(content);
+    message
+}
+
 pub(super) fn append_frame(log: &Log<Entry>, readers: &[CursorId], ack: Option<Ack>, frame: Frame) {
     let memory = Arc::new(SharedWorkMemory::new(0, Arc::default()));
     let entry = Arc::new(Entry::new(frame, Arc::default(), ack, memory));

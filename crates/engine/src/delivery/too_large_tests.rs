@@ -13,7 +13,9 @@ use sluice_otlp::{Encoding, Signal};
 use tokio::time::timeout;
 
 use super::stats::CAUSES;
-use super::tests::{append_frame, delivery, frame, policy, start_with, until_all_is_resolved};
+use super::tests::{
+    append_frame, delivery, frame, message, policy, start_with, until_all_is_resolved,
+};
 use crate::entry::Entry;
 
 const LIMIT_BYTES: usize = 4_000_000;
@@ -52,13 +54,6 @@ impl Exporter for Limited {
     fn timeout(&self) -> Duration {
         Duration::from_secs(10)
     }
-}
-
-fn message(tag: u8, content: &[u8]) -> Vec<u8> {
-    let mut message = vec![tag];
-    prost::encoding::encode_varint(content.len() as u64, &mut message);
-    message.extend(content);
-    message
 }
 
 /// A resource whose header has this length, and one scope with empty records.
