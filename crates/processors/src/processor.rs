@@ -64,9 +64,6 @@ pub trait Processor: Send + Sync {
         None
     }
 
-    /// Goes on with what the processor remembers that it replaces.
-    fn adopt(&self, _series: Arc<Series>) {}
-
     /// Hash of the processor's effect: the same for a configuration, over restarts and releases.
     fn fingerprint(&self) -> u64;
 
@@ -81,13 +78,14 @@ pub trait Processor: Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Its running part, for its successor after a reload.
+    /// Its running part, for its successor after a reload: what it remembers, if it does.
     fn running(&self) -> Option<RunningState> {
-        None
+        self.series().map(|series| series as RunningState)
     }
 
-    /// Goes on with the running part of a processor with the same fingerprint.
-    fn take_over(&self, _running: RunningState) {}
+    /// Goes on with the running part of the processor that it replaces. `is_unchanged`: that one
+    /// has the same fingerprint.
+    fn take_over(&self, _running: RunningState, _is_unchanged: bool) {}
 }
 
 /// Ceilings of a batch. Zero means none.

@@ -168,7 +168,7 @@ async fn of_pod(uids: &str) {
     assert_eq!(enrich(&*processor, pod, "10.9.9.9:1"), expected);
     // A successor knows it at once.
     let next = self::processor(yaml, Signal::Traces);
-    next.take_over(processor.running().expect("runs"));
+    next.take_over(processor.running().expect("runs"), true);
     drop(processor);
     assert_eq!(enrich(&*next, pod, "10.9.9.9:1"), expected);
 }

@@ -266,12 +266,8 @@ impl Engine {
         for (key, old) in old {
             if let Some(new) = plan.steps.get(key) {
                 new.counters.store(old.counters.load_full());
-                if let Some(series) = old.processor.series() {
-                    new.processor.adopt(series);
-                }
-                let running = old.processor.running();
-                if let Some(running) = running.filter(|_| old.fingerprint == new.fingerprint) {
-                    new.processor.take_over(running);
+                if let Some(running) = old.processor.running() {
+                    new.processor.take_over(running, old.fingerprint == new.fingerprint);
                 }
             }
         }

@@ -16,7 +16,7 @@ use sluice_otlp::{
 
 use crate::fingerprint::Fingerprint;
 use crate::matching::{MatchType, Strings};
-use crate::processor::{Built, Edited, Processor, ProcessorConfig};
+use crate::processor::{Built, Edited, Processor, ProcessorConfig, RunningState};
 use crate::series::identity::Identity;
 use crate::series::point::{Measure, Measured};
 use crate::series::{Bounds, Memory, Series, Table, now_nanos, read_memory};
@@ -220,8 +220,8 @@ impl Processor for CumulativeToDelta {
         Some(self.series.get())
     }
 
-    fn adopt(&self, series: Arc<Series>) {
-        self.series.adopt(series);
+    fn take_over(&self, running: RunningState, _: bool) {
+        self.series.take_over(running);
     }
 
     fn fingerprint(&self) -> u64 {

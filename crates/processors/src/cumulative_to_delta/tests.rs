@@ -44,3 +44,19 @@ fn what_the_collector_refuses_is_refused() {
         assert!(read_text("p", text, read).1.has_errors(), "{text}");
     }
 }
+
+/// Guarantee: after a reload a processor goes on with what its predecessor remembers, also with
+/// other options, but not with the memory of another kind of processor.
+#[test]
+fn a_successor_remembers() {
+    let processor =
+        |text, kind| CumulativeToDelta { options: options(text), series: Memory::new(kind) };
+    let series = |processor: &CumulativeToDelta| processor.series().expect("remembers");
+    let old = processor("{}", NAME);
+    let new = processor("initial_value: keep", NAME);
+    new.take_over(old.running().expect("remembers"), false);
+    assert!(Arc::ptr_eq(&series(&old), &series(&new)));
+    let other = processor("{}", "other");
+    other.take_over(old.running().expect("remembers"), true);
+    assert!(!Arc::ptr_eq(&series(&old), &series(&other)));
+}

@@ -13,7 +13,7 @@ use sluice_otlp::{
 };
 
 use crate::fingerprint::Fingerprint;
-use crate::processor::{Built, Edited, Processor, ProcessorConfig};
+use crate::processor::{Built, Edited, Processor, ProcessorConfig, RunningState};
 use crate::series::identity::Identity;
 use crate::series::point::{Histogram, Measure, Measured};
 use crate::series::{Bounds, Memory, Series, Slot, Table, now_nanos, read_memory};
@@ -164,8 +164,8 @@ impl Processor for DeltaToCumulative {
         Some(self.series.get())
     }
 
-    fn adopt(&self, series: Arc<Series>) {
-        self.series.adopt(series);
+    fn take_over(&self, running: RunningState, _: bool) {
+        self.series.take_over(running);
     }
 
     fn fingerprint(&self) -> u64 {

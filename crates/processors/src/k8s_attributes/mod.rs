@@ -96,8 +96,8 @@ impl Processor for K8sAttributes {
         Some(cluster)
     }
 
-    fn take_over(&self, running: RunningState) {
-        if let Ok(cluster) = running.downcast::<Cluster>() {
+    fn take_over(&self, running: RunningState, is_unchanged: bool) {
+        if is_unchanged && let Ok(cluster) = running.downcast::<Cluster>() {
             // One that is started already stays.
             let _ = self.0.cluster.set(cluster);
         }

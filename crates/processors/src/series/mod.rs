@@ -19,6 +19,8 @@ use identity::Keys;
 use point::Measured;
 use sluice_config::Fields;
 
+use crate::processor::RunningState;
+
 /// Memory of a series beside what its buckets take: the table's slot, which is partly empty.
 const SERIES_BYTES: usize = 160;
 /// While the memory is full, it is searched for stale series no more often.
@@ -78,7 +80,8 @@ impl Memory {
     }
 
     /// Takes over series, if they are of the same kind of processor.
-    pub(crate) fn adopt(&self, series: Arc<Series>) {
+    pub(crate) fn take_over(&self, running: RunningState) {
+        let Ok(series) = running.downcast::<Series>() else { return };
         let mut own = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if own.kind == series.kind {
             *own = series;
