@@ -9,7 +9,7 @@
 //! 3. `remote` writes series of remote write 1.0 or 2.0, `exponential` and `custom` the buckets of
 //!    native histograms.
 //!
-//! `inward` is the way back; `native` and `build` are shared with scrapes.
+//! `inward` is the way back; `native`, `build` and `kind` are shared with scrapes.
 //!
 //! The mapping is the Collector's (`prometheusremotewriteexporter`). Differences:
 //!
@@ -24,6 +24,7 @@ mod bytes;
 mod custom;
 mod exponential;
 pub mod inward;
+mod kind;
 mod labels;
 mod layout;
 mod names;
@@ -38,6 +39,7 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
+pub use kind::Kind;
 pub use names::Strategy;
 pub use remote::{Counts, WriteError, Written, write};
 pub use settings::{CustomBuckets, Pattern, ResourceLabels, Settings, Version};

@@ -7,11 +7,12 @@ use sluice_otlp::text::plain_double_text;
 
 use crate::custom;
 use crate::exponential::{self, Native};
+use crate::kind::Kind;
 use crate::labels::{Attribute, Encoded, Labels};
 use crate::layout::Extra;
 use crate::names::{Suffix, metric_name, unit_name};
 use crate::point::{Metric, Point, Shape};
-use crate::series::{About, Exemplar, STALE, SeriesWriter, Times, Type};
+use crate::series::{About, Exemplar, STALE, SeriesWriter, Times};
 use crate::settings::{CustomBuckets, Settings, Version};
 use crate::walk::{self, Visit};
 
@@ -191,7 +192,7 @@ impl<'a> Visit<'a> for Remote<'_> {
         let mut about = About::default();
         if self.settings.version == Version::V2 {
             let help = self.series.symbols.number(b"Target metadata");
-            about = About { kind: Type::Gauge, help, unit: 0 };
+            about = About { kind: Kind::Gauge, help, unit: 0 };
         }
         let times = Times { time, start: 0 };
         self.series.sample((&self.labels.encoded, &label, &[]), about, 1.0, times, &[]);
@@ -365,17 +366,17 @@ fn text(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }
 
-fn type_of(metric: &Metric<'_>, shape: Shape) -> Type {
+fn type_of(metric: &Metric<'_>, shape: Shape) -> Kind {
     match (shape, &*metric.told_type) {
-        (Shape::Gauge, b"unknown") => Type::Unknown,
-        (Shape::Gauge, _) => Type::Gauge,
-        (Shape::Sum, _) if metric.is_monotonic => Type::Counter,
-        (Shape::Sum, b"info") => Type::Info,
-        (Shape::Sum, b"stateset") => Type::StateSet,
-        (Shape::Sum, _) => Type::Gauge,
-        (Shape::Histogram | Shape::Exponential, b"gaugehistogram") => Type::GaugeHistogram,
-        (Shape::Histogram | Shape::Exponential, _) => Type::Histogram,
-        (Shape::Summary, _) => Type::Summary,
+        (Shape::Gauge, b"unknown") => Kind::Unknown,
+        (Shape::Gauge, _) => Kind::Gauge,
+        (Shape::Sum, _) if metric.is_monotonic => Kind::Counter,
+        (Shape::Sum, b"info") => Kind::Info,
+        (Shape::Sum, b"stateset") => Kind::StateSet,
+        (Shape::Sum, _) => Kind::Gauge,
+        (Shape::Histogram | Shape::Exponential, b"gaugehistogram") => Kind::GaugeHistogram,
+        (Shape::Histogram | Shape::Exponential, _) => Kind::Histogram,
+        (Shape::Summary, _) => Kind::Summary,
     }
 }
 

@@ -4,6 +4,7 @@ use sluice_otlp::wire::{LEN, varint_len, write_len_field, write_message, write_v
 
 use crate::bytes::{to_zigzag, write_double, write_int, write_present_int};
 use crate::exponential::{Native, Side};
+use crate::kind::Kind;
 use crate::labels::{Encoded, write_single};
 use crate::settings::Version;
 use crate::symbols::Symbols;
@@ -11,47 +12,10 @@ use crate::symbols::Symbols;
 /// The value by which a series ends.
 pub(crate) const STALE: f64 = f64::from_bits(0x7ff0_0000_0000_0002);
 
-/// Numbers that metadata has for types of metrics, in both versions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Type {
-    #[default]
-    Unknown,
-    Counter,
-    Gauge,
-    Histogram,
-    GaugeHistogram,
-    Summary,
-    Info,
-    StateSet,
-}
-
-impl Type {
-    pub(crate) fn of(number: u64) -> Type {
-        use Type::*;
-        let types = [Unknown, Counter, Gauge, Histogram, GaugeHistogram, Summary, Info, StateSet];
-        usize::try_from(number).ok().and_then(|at| types.get(at).copied()).unwrap_or_default()
-    }
-
-    /// As Prometheus names it.
-    pub(crate) fn as_str(self) -> &'static str {
-        const NAMES: [&str; 8] = [
-            "unknown",
-            "counter",
-            "gauge",
-            "histogram",
-            "gaugehistogram",
-            "summary",
-            "info",
-            "stateset",
-        ];
-        NAMES[self as usize]
-    }
-}
-
 /// The metadata of a metric.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct About {
-    pub(crate) kind: Type,
+    pub(crate) kind: Kind,
     /// Symbols.
     pub(crate) help: u32,
     pub(crate) unit: u32,
@@ -195,7 +159,7 @@ impl SeriesWriter {
     }
 
     /// Writes metadata of remote write 1.0.
-    pub(crate) fn metadata(&mut self, kind: Type, name: &str, help: &[u8], unit: &str) {
+    pub(crate) fn metadata(&mut self, kind: Kind, name: &str, help: &[u8], unit: &str) {
         write_message(&mut self.out, 3, 1, |out| {
             write_int(out, 1, kind as u64);
             write_len_field(out, 2, name.as_bytes());

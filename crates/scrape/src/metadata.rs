@@ -2,33 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-/// The types of Prometheus and OpenMetrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
-    Unknown,
-    Counter,
-    Gauge,
-    Histogram,
-    GaugeHistogram,
-    Summary,
-    Info,
-    StateSet,
-}
-
-impl Kind {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Kind::Unknown => "unknown",
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
-            Kind::GaugeHistogram => "gaugehistogram",
-            Kind::Summary => "summary",
-            Kind::Info => "info",
-            Kind::StateSet => "stateset",
-        }
-    }
-}
+use sluice_prometheus::Kind;
 
 /// The part of its data point that a sample is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

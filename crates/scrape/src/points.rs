@@ -4,13 +4,14 @@ use sluice_prometheus::build::{attribute, exemplar};
 use sluice_prometheus::native::Native;
 
 use crate::labels::{Labels, NAME};
-use crate::metadata::{About, Kind, Metric, Role};
+use crate::metadata::{About, Metric, Role};
 use crate::number::{is_stale, nanos_of_millis, nanos_of_seconds, parse_float};
 use crate::resource::resource_attributes;
 use crate::series::Use;
 use crate::table::Table;
 use crate::target::Target;
 use crate::write::Shape;
+use sluice_prometheus::Kind;
 
 const SCOPE_PREFIX: &str = "otel_scope_";
 

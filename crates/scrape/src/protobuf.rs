@@ -5,9 +5,9 @@ use sluice_prometheus::native::{Native, Side, Span, width};
 
 use crate::labels::{Labels, NAME};
 use crate::message::{Last, Message, Result, zigzag};
-use crate::metadata::Kind;
 use crate::number::format_float;
 use crate::scraper::{Found, Reading, Value};
+use sluice_prometheus::Kind;
 
 /// No page of text starts a series with it.
 const KEY_MARK: u8 = 0;

@@ -6,7 +6,7 @@ use sluice_prometheus::native::Native;
 
 use crate::error::{ScrapeError, excerpt};
 use crate::labels::{Labels, NAME, Relabel};
-use crate::metadata::{Kind, Metadata};
+use crate::metadata::Metadata;
 use crate::number::{format_float, is_stale, parse_float};
 use crate::points::Points;
 use crate::protobuf;
@@ -14,6 +14,7 @@ use crate::report::{Extra, Report};
 use crate::series::{AllSeries, End, Use};
 use crate::target::{Format, Page, Target};
 use crate::text::{Item, Reader, Sample};
+use sluice_prometheus::Kind;
 
 const TARGET_INFO: &str = "target_info";
 

@@ -6,9 +6,9 @@ use memchr::{memchr, memchr_iter, memmem, memrchr};
 
 use crate::error::{ScrapeError, excerpt};
 use crate::lex::{self, Mistake, Part, Result, mistake};
-use crate::metadata::Kind;
 use crate::number::{parse_float, parse_seconds};
 use crate::series::AllSeries;
+use sluice_prometheus::Kind;
 
 const NO_END: &str = "the page does not end with # EOF";
 

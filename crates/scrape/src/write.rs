@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use sluice_otlp::wire::{varint_len, write_len_field, write_message};
 use sluice_prometheus::build::{attribute, double, fixed64, native_content};
 
-use crate::metadata::{Kind, Metadata, Role};
+use crate::metadata::{Metadata, Role};
 use crate::points::{MetricPoints, Parts, Point, Points, Resource, Scope};
 use crate::unit::{trim_suffixes, ucum};
+use sluice_prometheus::Kind;
 
 const CUMULATIVE: [u8; 2] = [2 << 3, 2];
 const NO_RECORDED_VALUE: u8 = 1;

@@ -6,8 +6,8 @@ use std::ops::Range;
 use sluice_otlp::wire::{Fields, write_len_field, write_message};
 
 use crate::build::attribute;
+use crate::kind::Kind;
 use crate::point::Shape;
-use crate::series::Type;
 use crate::settings::Version;
 
 use super::histogram::{self, Form};
@@ -44,7 +44,7 @@ struct MetricKey<'a> {
 struct Metric<'a> {
     key: MetricKey<'a>,
     shape: Shape,
-    kind: Type,
+    kind: Kind,
     help: Box<[u8]>,
     unit: Box<[u8]>,
 }
@@ -120,7 +120,7 @@ impl<'a> Groups<'a> {
             Version::V1 => find(memory, name),
             Version::V2 => (series.kind, series.help.into(), series.unit.into()),
         };
-        let mut add = |shape: Shape, kind: Type| {
+        let mut add = |shape: Shape, kind: Kind| {
             let key = MetricKey { scope, name, shape: shape as u8, kind: kind as u8 };
             let next = self.metrics.len();
             let number = *self.metric_numbers.entry(key).or_insert(next);
@@ -149,16 +149,16 @@ impl<'a> Groups<'a> {
         }
         if has_samples {
             match about.0 {
-                Type::Counter => add(Shape::Sum, Type::Counter),
+                Kind::Counter => add(Shape::Sum, Kind::Counter),
                 // A part of a metric that stands in several series.
-                Type::Histogram | Type::Summary | Type::GaugeHistogram => {
-                    add(Shape::Gauge, Type::Unknown);
+                Kind::Histogram | Kind::Summary | Kind::GaugeHistogram => {
+                    add(Shape::Gauge, Kind::Unknown);
                 }
-                kind @ (Type::Info | Type::StateSet) => add(Shape::Sum, kind),
+                kind @ (Kind::Info | Kind::StateSet) => add(Shape::Sum, kind),
                 kind => add(Shape::Gauge, kind),
             }
         }
-        let kind = if about.0 == Type::GaugeHistogram { about.0 } else { Type::Histogram };
+        let kind = if about.0 == Kind::GaugeHistogram { about.0 } else { Kind::Histogram };
         if forms[Form::Exponential as usize] {
             add(Shape::Exponential, kind);
         }
@@ -216,7 +216,7 @@ impl<'a> Groups<'a> {
 }
 
 /// The metadata of a metric whose name may have suffixes.
-fn find(memory: &Memory, name: &[u8]) -> (Type, Box<[u8]>, Box<[u8]>) {
+fn find(memory: &Memory, name: &[u8]) -> (Kind, Box<[u8]>, Box<[u8]>) {
     const SUFFIXES: [&[u8]; 4] = [b"_total", b"_bucket", b"_sum", b"_count"];
     let stems = SUFFIXES.iter().filter_map(|suffix| name.strip_suffix(*suffix));
     let found = std::iter::once(name).chain(stems).find_map(|name| memory.metric(name));
@@ -276,7 +276,7 @@ fn write_metric(out: &mut Vec<u8>, metric: &Metric<'_>, points: impl FnOnce(&mut
         if !matches!(metric.shape, Shape::Gauge | Shape::Summary) {
             out.extend_from_slice(&CUMULATIVE);
         }
-        if metric.kind == Type::Counter {
+        if metric.kind == Kind::Counter {
             out.extend_from_slice(&MONOTONIC);
         }
     });

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::series::Type;
+use crate::kind::Kind;
 
 /// Entries of a kind are forgotten beyond this many bytes: those that were not used for longest.
 const KEPT_BYTES: usize = 1 << 20;
@@ -16,7 +16,7 @@ const ENTRY_LIMIT_BYTES: usize = 16 * 1024;
 /// The metadata of a metric.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct About {
-    pub(super) kind: Type,
+    pub(super) kind: Kind,
     pub(super) help: Box<[u8]>,
     pub(super) unit: Box<[u8]>,
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use sluice_otlp::wire::{Field, Fields, LEN, Malformed, read_varint};
 
 use crate::bytes::{all_varints, double};
-use crate::series::Type;
+use crate::kind::Kind;
 use crate::settings::Version;
 
 use super::memory::{About, Memory};
@@ -28,11 +28,11 @@ pub(super) fn read_metadata(message: &[u8], memory: &Memory) -> Result<(), Malfo
     let mut fields = Fields::of(message);
     while let Some(field) = fields.next_message(3)? {
         let metadata = &message[field.content()];
-        let (mut kind, mut texts) = (Type::Unknown, [&[][..]; 3]);
+        let (mut kind, mut texts) = (Kind::Unknown, [&[][..]; 3]);
         let mut fields = Fields::of(metadata);
         while let Some(field) = fields.next_field()? {
             match field.number {
-                1 => kind = Type::of(field.varint(metadata)),
+                1 => kind = Kind::of(field.varint(metadata)),
                 2 if field.wire_type == LEN => texts[0] = &metadata[field.content()],
                 4 if field.wire_type == LEN => texts[1] = &metadata[field.content()],
                 5 if field.wire_type == LEN => texts[2] = &metadata[field.content()],
@@ -53,7 +53,7 @@ pub(super) struct Series<'a> {
     /// Sorted by name; no name twice. Empty labels are left out.
     pub(super) labels: Labels<'a>,
     /// Of 2.0.
-    pub(super) kind: Type,
+    pub(super) kind: Kind,
     pub(super) help: &'a [u8],
     pub(super) unit: &'a [u8],
 }
@@ -82,7 +82,7 @@ fn read_series<'a>(
     symbols: &[&'a [u8]],
 ) -> Result<Result<Series<'a>, &'static str>, Malformed> {
     let bytes = &message[range.clone()];
-    let (mut kind, mut help, mut unit) = (Type::Unknown, &[][..], &[][..]);
+    let (mut kind, mut help, mut unit) = (Kind::Unknown, &[][..], &[][..]);
     if version == Version::V2 {
         let mut fields = Fields::of(bytes);
         while let Some(field) = fields.next_message(5)? {
@@ -92,7 +92,7 @@ fn read_series<'a>(
                 let value = field.varint(metadata);
                 let symbol = || usize::try_from(value).ok().and_then(|at| symbols.get(at).copied());
                 match field.number {
-                    1 => kind = Type::of(value),
+                    1 => kind = Kind::of(value),
                     3 => match symbol() {
                         Some(text) => help = text,
                         None => return Ok(Err("a description is no symbol of the request")),
