@@ -10,6 +10,7 @@ pub(crate) mod exponential;
 pub(crate) mod identity;
 pub(crate) mod point;
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,8 +19,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use identity::Keys;
 use point::Measured;
 use sluice_config::Fields;
-
-use crate::processor::RunningState;
 
 /// Memory of a series beside what its buckets take: the table's slot, which is partly empty.
 const SERIES_BYTES: usize = 160;
@@ -80,7 +79,7 @@ impl Memory {
     }
 
     /// Takes over series, if they are of the same kind of processor.
-    pub(crate) fn take_over(&self, running: RunningState) {
+    pub(crate) fn take_over(&self, running: Arc<dyn Any + Send + Sync>) {
         let Ok(series) = running.downcast::<Series>() else { return };
         let mut own = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if own.kind == series.kind {
