@@ -17,6 +17,7 @@
 mod admitted;
 pub(crate) mod config;
 mod counters;
+pub(crate) mod front;
 mod grpc;
 mod http;
 pub(crate) mod ingest;

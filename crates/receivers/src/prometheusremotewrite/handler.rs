@@ -5,25 +5,21 @@ use std::net::SocketAddr;
 
 use futures_util::FutureExt;
 use futures_util::future::Either;
-use http::header::{
-    ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, ORIGIN, RETRY_AFTER,
-    WWW_AUTHENTICATE,
-};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http::header::CONTENT_ENCODING;
+use http::{HeaderMap, HeaderName, Request, Response, StatusCode};
 use sluice_net::compress::Packing;
 use sluice_net::server::{Handler, ReplyBody, RequestBody, reply};
 use sluice_otlp::{Encoding, Signal};
 use sluice_prometheus::Version;
 use sluice_prometheus::inward::WrittenCounts;
 
-use crate::otlp::ingest::{Form, Incoming, Ingest, Told, media_type};
+use crate::otlp::front::{Front, TEXT, unsupported_encoding};
+use crate::otlp::ingest::{Form, Incoming, Told, media_type};
 use crate::otlp::senders::Sender;
-use crate::otlp::{HttpConfig, Refused, RefusedReason, Transport};
+use crate::otlp::{Refused, RefusedReason, Transport};
 
 /// Where Prometheus and the Collector take requests.
 const PATH: &str = "/api/v1/write";
-
-const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 /// Numbers of what was taken, which senders of 2.0 want.
 const WRITTEN: [HeaderName; 3] = [
@@ -32,10 +28,7 @@ const WRITTEN: [HeaderName; 3] = [
     HeaderName::from_static("x-prometheus-remote-write-exemplars-written"),
 ];
 
-pub(super) struct RemoteWriteHandler {
-    pub(super) ingest: Ingest,
-    pub(super) config: HttpConfig,
-}
+pub(super) struct RemoteWriteHandler(pub(super) Front);
 
 /// The message of a request, from its content type. Senders of 1.0 need not name it.
 fn version_of(headers: &HeaderMap) -> Option<Version> {
@@ -66,59 +59,36 @@ impl RemoteWriteHandler {
         sender: &'a Sender,
         request: Request<RequestBody>,
     ) -> Result<(Incoming<'a>, Version), Box<Response<ReplyBody>>> {
-        if let Some(response) = self.preflight(&request) {
+        let front = &self.0;
+        if let Some(response) = front.preflight(&request) {
             return Err(Box::new(response));
         }
         if request.uri().path() != PATH {
-            let path: String = request.uri().path().chars().take(200).collect();
-            self.ingest.refuse_unknown(sender, &format!("there is no path {path}"));
-            return Err(Box::new(reply(StatusCode::NOT_FOUND, TEXT, "404 page not found\n")));
+            return Err(front.not_found(sender, &request));
         }
-        if request.method() != Method::POST {
-            self.ingest.refuse_unknown(sender, "its HTTP method is not POST");
-            let message = "405 method not allowed, supported: [POST]\n";
-            let mut response = reply(StatusCode::METHOD_NOT_ALLOWED, TEXT, message);
-            response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
-            return Err(Box::new(response));
-        }
+        front.check_method(sender, &request)?;
         let (transport, signal) = (Transport::Http, Signal::Metrics);
         let Some(version) = version_of(request.headers()) else {
             let message = "415 unsupported media type, supported: [application/x-protobuf with \
                            proto=prometheus.WriteRequest or \
                            proto=io.prometheus.write.v2.Request]\n";
-            let refused = Refused::new(RefusedReason::UnsupportedMediaType, message.trim_end());
-            self.ingest.refuse(Some(sender), signal, transport, &refused, 0);
-            return Err(Box::new(reply(StatusCode::UNSUPPORTED_MEDIA_TYPE, TEXT, message)));
+            let (reason, status) =
+                (RefusedReason::UnsupportedMediaType, StatusCode::UNSUPPORTED_MEDIA_TYPE);
+            return Err(front.refuse_plain(sender, signal, reason, status, message));
         };
-        if request.version() == http::Version::HTTP_10
-            && !request.headers().contains_key(CONTENT_LENGTH)
-        {
-            // Such a body ends with the connection: one that broke off looks whole.
-            let message = "411 length required: a body of HTTP/1.0 needs a content-length\n";
-            let refused = Refused::new(RefusedReason::Invalid, message.trim_end());
-            self.ingest.refuse(Some(sender), signal, transport, &refused, 0);
-            return Err(Box::new(reply(StatusCode::LENGTH_REQUIRED, TEXT, message)));
-        }
+        front.check_length(sender, signal, &request)?;
         let form = Form::RemoteWrite(version);
         Ok((Incoming { transport, signal, form, sender, request }, version))
-    }
-
-    fn preflight(&self, request: &Request<RequestBody>) -> Option<Response<ReplyBody>> {
-        self.config.cors.as_ref()?.preflight(request.method(), request.headers())
     }
 
     fn packing_of(&self, headers: &HeaderMap) -> Result<Packing, Refused> {
         let mut values = headers.get_all(CONTENT_ENCODING).iter();
         let Some(value) = values.next() else { return Ok(Packing::Known(Encoding::Identity)) };
         let name = String::from_utf8_lossy(value.as_bytes()).trim().to_ascii_lowercase();
-        let known = self.config.encodings.iter().find(|(own, _)| *own == name);
+        let known = self.0.config.encodings.iter().find(|(own, _)| *own == name);
         match known.filter(|_| values.next().is_none()) {
             Some((_, packing)) => Ok(*packing),
-            None => {
-                let name: String = name.chars().take(40).collect();
-                let message = format!("content-encoding `{name}` is not supported");
-                Err(Refused::new(RefusedReason::UnsupportedEncoding, message))
-            }
+            None => Err(unsupported_encoding(&name)),
         }
     }
 
@@ -147,46 +117,8 @@ impl RemoteWriteHandler {
     }
 
     fn refuse(&self, refused: &Refused) -> Response<ReplyBody> {
-        let mut response = reply(refused.http_status(), TEXT, format!("{}\n", refused.message));
-        let headers = response.headers_mut();
-        if let Some(delay) = refused.delay {
-            let seconds = delay.as_millis().div_ceil(1000).max(1) as u64;
-            headers.insert(RETRY_AFTER, seconds.into());
-        }
-        match refused.reason {
-            RefusedReason::Unauthenticated => {
-                let authenticator = self.ingest.authenticator.as_deref();
-                headers.extend(authenticator.map(|it| (WWW_AUTHENTICATE, it.challenge().clone())));
-            }
-            RefusedReason::UnsupportedEncoding => {
-                let names: Vec<&str> = self.config.encodings.iter().map(|(it, _)| *it).collect();
-                headers.extend(names.join(", ").parse().map(|names| (ACCEPT_ENCODING, names)));
-            }
-            _ => {}
-        }
-        response
-    }
-
-    /// Adds the headers that browsers and the configuration want of every answer.
-    fn finish<'a>(
-        &'a self,
-        request: &Request<RequestBody>,
-    ) -> impl FnOnce(Response<ReplyBody>) -> Response<ReplyBody> + use<'a> {
-        let origin = request.headers().get(ORIGIN).cloned();
-        let is_http1 = request.version() < http::Version::HTTP_2;
-        let is_preflight = request.method() == Method::OPTIONS;
-        move |mut response| {
-            let headers = response.headers_mut();
-            if let Some(cors) = self.config.cors.as_ref().filter(|_| !is_preflight) {
-                cors.apply(origin.as_ref(), headers);
-            }
-            let configured = self.config.response_headers.iter();
-            headers.extend(configured.map(|(name, value)| (name.clone(), value.clone())));
-            if is_http1 && !self.config.keep_alive {
-                headers.insert(CONNECTION, HeaderValue::from_static("close"));
-            }
-            response
-        }
+        let message = format!("{}\n", refused.message);
+        self.0.with_remedies(reply(refused.http_status(), TEXT, message), refused)
     }
 }
 
@@ -202,10 +134,10 @@ impl Handler for RemoteWriteHandler {
         sender: &Sender,
         request: Request<RequestBody>,
     ) -> impl Future<Output = Response<ReplyBody>> + Send {
-        let finish = self.finish(&request);
+        let finish = self.0.finish(&request);
         match self.incoming(sender, request) {
             Ok((incoming, version)) => {
-                let receiving = self.ingest.receive(incoming, |headers| self.packing_of(headers));
+                let receiving = self.0.ingest.receive(incoming, |headers| self.packing_of(headers));
                 Either::Left(receiving.map(move |told| finish(self.answer(version, told))))
             }
             Err(response) => Either::Right(ready(finish(*response))),
@@ -213,11 +145,11 @@ impl Handler for RemoteWriteHandler {
     }
 
     fn refuse_for_memory(&self, request: Request<RequestBody>) -> Response<ReplyBody> {
-        let response = self.preflight(&request).unwrap_or_else(|| {
+        let response = self.0.preflight(&request).unwrap_or_else(|| {
             let refused = Refused::without_memory();
-            self.ingest.refuse(None, Signal::Metrics, Transport::Http, &refused, 0);
+            self.0.ingest.refuse(None, Signal::Metrics, Transport::Http, &refused, 0);
             self.refuse(&refused)
         });
-        self.finish(&request)(response)
+        self.0.finish(&request)(response)
     }
 }

@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::listen::bind;
+use crate::otlp::front::Front;
 use crate::otlp::ingest::Ingest;
 use crate::otlp::inspect::Inspector;
 use crate::otlp::{About, Counters, HttpConfig, RefusedReason, Running, Transport, metrics};
@@ -149,7 +150,7 @@ impl BoundReceiver for Bound {
         let addresses = address.map(|address| (PROTOCOL, address.to_string()));
         let (addresses, listeners) = (addresses.into_iter().collect(), vec![listener.clone()]);
         let mut tasks = JoinSet::new();
-        tasks.spawn(serve(listener, serving, RemoteWriteHandler { ingest, config }));
+        tasks.spawn(serve(listener, serving, RemoteWriteHandler(Front::new(ingest, config))));
         Box::new(Running { addresses, counters, listeners, tasks, shutdown })
     }
 }
