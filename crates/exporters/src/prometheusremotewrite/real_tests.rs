@@ -9,7 +9,6 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::metrics::v1::exponential_histogram_data_point::Buckets;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::{
@@ -24,6 +23,7 @@ use sluice_otlp::Signal;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use super::tests::text;
 use crate::tests::{exporter, packed};
 use component::component;
 
@@ -114,11 +114,6 @@ impl Real {
 
 fn now_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("is later").as_nanos() as u64
-}
-
-fn text(key: &str, value: &str) -> KeyValue {
-    let value = Some(AnyValue { value: Some(any_value::Value::StringValue(value.to_owned())) });
-    KeyValue { key: key.to_owned(), value, ..KeyValue::default() }
 }
 
 fn number(time_ns: u64, value: f64) -> NumberDataPoint {

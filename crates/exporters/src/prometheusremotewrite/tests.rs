@@ -19,7 +19,8 @@ use sluice_prometheus::Version;
 use super::config::RemoteWriteConfig;
 use crate::tests::{HttpRequest, exporter, http_backend, kind, packed, read};
 
-fn text(key: &str, value: &str) -> KeyValue {
+/// An attribute.
+pub(super) fn text(key: &str, value: &str) -> KeyValue {
     let value = Some(AnyValue { value: Some(any_value::Value::StringValue(value.to_owned())) });
     KeyValue { key: key.to_owned(), value, ..KeyValue::default() }
 }
