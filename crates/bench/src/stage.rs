@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use sluice_load::backend::{Backend, BackendOptions, Counting, Faults};
-use sluice_load::generate::{Load, LoadReport, Retry, Shape};
+use sluice_load::generate::{Load, LoadReport, Retry, RunningLoad, Shape};
 use sluice_load::latency::{Latency, milliseconds};
 use sluice_load_test::run::{Processes, cpu_s_since, drained};
 use sluice_load_test::scrape::Scrape;
@@ -26,6 +26,28 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 
 /// Time before counting begins: connections are made, allocators and windows grow.
 pub(crate) const WARM_UP: Duration = Duration::from_secs(1);
+
+/// Time before counting begins, where that is not fixed.
+#[derive(Clone, Copy)]
+pub(crate) enum WarmUp {
+    For(Duration),
+    /// This long, then until no more is accepted than is delivered, but not longer than
+    /// [`BALANCED_WITHIN`]: a buffer that fills takes more than its subject can deliver.
+    ThenBalanced(Duration),
+}
+
+impl From<Duration> for WarmUp {
+    fn from(time: Duration) -> Self {
+        WarmUp::For(time)
+    }
+}
+
+const BALANCED_WITHIN: Duration = Duration::from_secs(90);
+/// Accepted and delivered items are compared over this time.
+const BALANCE_OVER: Duration = Duration::from_secs(4);
+/// Accepted items of the delivered ones, of a subject in balance: counters are read at one moment
+/// and requests are large.
+const IN_BALANCE: f64 = 1.03;
 
 /// A sender that is turned away comes back a little later, as clients do, and does not spin.
 pub(crate) const COME_BACK: Retry = Retry::Backoff {
@@ -112,6 +134,8 @@ pub(crate) struct Stage {
 /// Measurements of the counted part of a load.
 pub(crate) struct Observed {
     pub(crate) elapsed_s: f64,
+    /// Time for which load was offered, with the warm-up.
+    pub(crate) load_s: f64,
     subject_cpu_s: f64,
     bench_cpu_s: f64,
     /// Items that arrived at each backend, and items that were acknowledged.
@@ -154,12 +178,24 @@ impl Stage {
     pub(crate) async fn under_load(
         &self,
         load: Load,
-        warm_up: Duration,
+        warm_up: impl Into<WarmUp>,
         counted: Duration,
     ) -> Result<Observed> {
+        let warm_up = warm_up.into();
+        let longest = match warm_up {
+            WarmUp::For(time) => time,
+            WarmUp::ThenBalanced(time) => time + BALANCED_WITHIN,
+        };
+        let loaded = Instant::now();
         let mut running =
-            Load { duration: load.duration.or(Some(warm_up + counted)), ..load }.start()?;
-        sleep(warm_up).await;
+            Load { duration: load.duration.or(Some(longest + counted)), ..load }.start()?;
+        match warm_up {
+            WarmUp::For(time) => sleep(time).await,
+            WarmUp::ThenBalanced(time) => {
+                sleep(time).await;
+                self.balanced(&running).await;
+            }
+        }
         self.backends.iter().for_each(|backend| backend.store().latency_us.reset());
         let counters =
             || anyhow::Ok((self.processes()?, self.arrived(), running.report().accepted));
@@ -176,6 +212,7 @@ impl Stage {
         let after = counters()?;
         let latencies = self.backends.iter().map(Backend::latency);
         let latency = latencies.max_by_key(|latency| latency.p99).unwrap_or_default();
+        let load_s = loaded.elapsed().as_secs_f64();
         running.stop();
         let report = running.finish().await?;
         let arrived: Vec<u64> =
@@ -185,6 +222,7 @@ impl Stage {
         ensure!(is_alive, "{name}: nothing arrived at the backend: {:?}", report.messages);
         Ok(Observed {
             elapsed_s: after.0.seconds_since(&before.0),
+            load_s,
             subject_cpu_s: cpu_s_since(before.0.subject, after.0.subject).unwrap_or(f64::NAN),
             bench_cpu_s: cpu_s_since(before.0.bench, after.0.bench).unwrap_or(f64::NAN),
             arrived,
@@ -193,6 +231,24 @@ impl Stage {
             rss_bytes,
             report,
         })
+    }
+
+    /// Waits until no more is accepted than the slowest backend gets, or [`BALANCED_WITHIN`].
+    async fn balanced(&self, running: &RunningLoad) {
+        let counters = || {
+            let arrived = self.arrived().into_iter().min().unwrap_or(0);
+            (running.report().accepted, arrived)
+        };
+        let (until, mut before) = (Instant::now() + BALANCED_WITHIN, counters());
+        while Instant::now() < until {
+            sleep(BALANCE_OVER).await;
+            let after = counters();
+            let (accepted, arrived) = (after.0 - before.0, after.1 - before.1);
+            if arrived > 0 && accepted as f64 <= IN_BALANCE * arrived as f64 {
+                return;
+            }
+            before = after;
+        }
     }
 
     /// Time until the backends have all acknowledged items; `None`: longer than `limit`.

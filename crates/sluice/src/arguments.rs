@@ -60,9 +60,9 @@ pub(crate) enum Command {
     /// Print the plan of a configuration: topology, budgets, and each delivery's promise
     #[command(after_help = "Example:\n  sluice plan gateway.yaml")]
     Plan(ConfigurationArguments),
-    /// Run a demo: a gateway or a log agent with healthy and sick backends, under load
+    /// Run a demo: a gateway or an agent with healthy and sick backends, under load
     #[command(after_help = "Examples:\n  sluice demo\n  sluice demo --seconds 10 --rate 5000\n  \
-        sluice demo --log-agent")]
+        sluice demo --log-agent\n  sluice demo --metric-agent")]
     Demo(DemoArguments),
     /// Put a pipeline engine under load and report its throughput, loss and cost
     #[command(after_help = "Examples:\n  sluice load-test\n  \
@@ -160,12 +160,16 @@ pub(crate) struct DemoArguments {
     /// Duration of the load
     #[arg(long, default_value = "30", value_parser = seconds)]
     pub seconds: Duration,
-    /// Spans offered a second, lines with --log-agent [default: 20000 spans, 5000 lines]
+    /// Spans offered a second, lines with --log-agent, samples with --metric-agent [default: 20000
+    /// spans, 5000 lines, 20000 samples]
     #[arg(long)]
     pub rate: Option<u64>,
     /// Show a log agent that tails files, in place of a gateway
     #[arg(long)]
     pub log_agent: bool,
+    /// Show a metric agent that scrapes Prometheus targets, in place of a gateway
+    #[arg(long, conflicts_with = "log_agent")]
+    pub metric_agent: bool,
 }
 
 #[cfg(test)]

@@ -1,38 +1,63 @@
 //! `sluice demo`, as a new user meets it: short, and with few spans.
 
+use std::collections::BTreeMap;
 use std::process::Command;
 
 fn cells(line: &str) -> Vec<&str> {
     line.trim_matches('|').split('|').map(str::trim).collect()
 }
 
-/// Guarantee: a row for each pipeline. None has lost anything, the living backends have everything,
-/// and the dead one's items wait for it.
-#[test]
-fn the_table_says_that_nothing_is_lost() {
-    let arguments = ["demo", "--seconds", "3", "--rate", "5000"];
+/// The table's rows by pipeline, each cell by its column.
+fn demonstrated(arguments: &[&str]) -> (String, Vec<(String, BTreeMap<String, String>)>) {
+    let arguments = [&["demo", "--seconds", "3"], arguments].concat();
     let output =
         Command::new(env!("CARGO_BIN_EXE_sluice")).args(arguments).output().expect("sluice runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     let table = String::from_utf8(output.stdout).expect("text");
-    let mut lines = table.trim().lines();
-    let head = cells(lines.next().expect("a head"));
-    let column = |name| {
-        head.iter().position(|cell| *cell == name).unwrap_or_else(|| panic!("{name}:\n{table}"))
-    };
-    let [received, exported, lost, waiting] =
-        ["Received", "Exported", "Lost", "Waiting"].map(column);
-    let rows: Vec<_> = lines.skip(1).map(cells).collect();
-    let names: Vec<&str> = rows.iter().map(|row| row[0]).collect();
+    let mut lines = table.trim().lines().map(cells);
+    let head = lines.next().expect("a head");
+    let rows = lines.skip(1).map(|row| {
+        let named = head.iter().zip(&row).map(|(name, cell)| (name.to_string(), cell.to_string()));
+        (row[0].to_owned(), named.collect())
+    });
+    (table.clone(), rows.collect())
+}
+
+fn number(cell: &str) -> u64 {
+    cell.parse().unwrap_or_else(|_| panic!("no number: {cell}"))
+}
+
+/// Guarantee: a row for each pipeline. None has lost anything, the living backends have everything,
+/// and the dead one's items wait for it.
+#[test]
+fn the_table_says_that_nothing_is_lost() {
+    let (table, rows) = demonstrated(&["--rate", "5000"]);
+    let names: Vec<&str> = rows.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["traces/healthy", "traces/refusing", "traces/dead"], "{table}");
-    assert!(
-        rows[0][received].parse::<u64>().expect("a number") > 10_000,
-        "of 15,000 that are offered:\n{table}"
-    );
-    assert!(rows.iter().all(|row| row[lost] == "0"), "{table}");
-    for row in &rows[..2] {
-        assert_eq!((row[exported], row[waiting]), (row[received], "0"), "{table}");
+    let cells = |row: usize| &rows[row].1;
+    assert!(number(&cells(0)["Received"]) > 10_000, "of 15,000 that are offered:\n{table}");
+    assert!(rows.iter().all(|(_, cells)| cells["Lost"] == "0"), "{table}");
+    for (_, cells) in &rows[..2] {
+        assert_eq!((&cells["Exported"], &*cells["Waiting"]), (&cells["Received"], "0"), "{table}");
     }
-    assert_eq!((rows[2][exported], rows[2][waiting]), ("0", rows[2][received]), "{table}");
+    let dead = cells(2);
+    assert_eq!((&*dead["Exported"], &dead["Waiting"]), ("0", &dead["Received"]), "{table}");
+}
+
+/// Guarantee: all backends of an agent have everything in the end, once, also the one that was
+/// away.
+#[test]
+fn agents_lose_and_double_nothing() {
+    for (kind, rate, offered) in
+        [("--log-agent", "2000", "Lines written"), ("--metric-agent", "20000", "Samples scraped")]
+    {
+        let (table, rows) = demonstrated(&[kind, "--rate", rate]);
+        assert_eq!(rows.len(), 3, "{table}");
+        for (_, cells) in &rows {
+            assert!(number(&cells[offered]) > 3_000, "{table}");
+            assert_eq!(cells["Exported"], cells[offered], "{table}");
+            assert_eq!((&*cells["Lost"], &*cells["Doubled"]), ("0", "0"), "{table}");
+        }
+    }
 }

@@ -29,7 +29,7 @@ use tokio::time::{Instant, sleep};
 use crate::figures::{Figures, Series, compare, with};
 use crate::options::Options;
 use crate::scenario::{Scenario, Turn};
-use crate::stage::{COME_BACK, Observed, Setting, Stage, WARM_UP};
+use crate::stage::{COME_BACK, Observed, Setting, Stage, WARM_UP, WarmUp};
 
 /// Ablations, which take long: run only where `--row` names them.
 pub(crate) const ONLY_BY_NAME: [&str; 1] = ["scheduler"];

@@ -89,7 +89,8 @@ pub(super) async fn under_load(
     setting.args.extend(args.iter().map(|&arg| arg.to_owned()));
     let stage = setting.start().await?;
     let load = Load { timeout: PATIENCE, grace: PATIENCE, ..load(stage.load()) };
-    let observed = stage.under_load(load, turn.options.window(), turn.counted()).await?;
+    let warm_up = WarmUp::ThenBalanced(turn.options.window());
+    let observed = stage.under_load(load, warm_up, turn.counted()).await?;
     Ok((stage, observed))
 }
 
@@ -123,16 +124,16 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
         let (stage, observed) = under_load(turn, turn.case, CPU_CORES, &[], many).await?;
         match levels_per_s.get_mut(level) {
             Some(delivered_per_s) => *delivered_per_s = observed.delivered_per_s(),
-            None => flood = of_flood(turn, &stage, &observed).await?,
+            None => flood = of_flood(&stage, &observed).await?,
         }
     }
     Ok(with(flood, json!({ "few_senders_per_s": few_per_s, "levels_per_s": levels_per_s })))
 }
 
-async fn of_flood(turn: Turn<'_>, stage: &Stage, flood: &Observed) -> Result<Figures> {
+async fn of_flood(stage: &Stage, flood: &Observed) -> Result<Figures> {
     let report = &flood.report;
     stage.drained(report, DRAIN_WITHIN).await;
-    let load_s = (turn.options.window() + turn.counted()).as_secs_f64();
+    let load_s = flood.load_s;
     let turned_away = report.refused + report.failed + report.unanswered;
     let others = json!({
         "offered_per_s": report.offered as f64 / load_s,

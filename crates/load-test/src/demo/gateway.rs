@@ -13,6 +13,14 @@ const REFUSED_SHARE: f64 = 0.7;
 
 pub static GATEWAY: Demonstration = Demonstration {
     target: Target::Traces,
+    usual_rate: 20_000,
+    introduction: |rate, seconds| {
+        format!(
+            "A gateway with three pipelines: one backend healthy, one answering 70 % of requests \
+             with 503, one dead.\nIt is sent {rate} spans a second, of 40 attributes each, for \
+             {seconds} seconds."
+        )
+    },
     config: ("demo/gateway.yaml", include_str!("gateway.yaml")),
     pipelines: [
         DemoPipeline { name: "traces/healthy", backend: "healthy", fault: None },

@@ -2,8 +2,8 @@
 //! healthy, one refuses most requests, one goes away for the middle third of the load.
 
 use super::{
-    BACKEND, CPU, DROPPED, DemoPipeline, Demonstration, EXPORTED, LATENCY, LOST, MEMORY, PIPELINE,
-    Row, WAITING,
+    BACKEND, CPU, DOUBLED, DROPPED, DemoPipeline, Demonstration, EXPORTED, LATENCY, LOST, MEMORY,
+    PIPELINE, Row, WAITING,
 };
 use crate::generate::LogFiles;
 use crate::report::{Target, count, number};
@@ -16,6 +16,14 @@ const ROTATE_BYTES: u64 = 256 << 10;
 
 pub static LOG_AGENT: Demonstration = Demonstration {
     target: Target::LogAgent,
+    usual_rate: 5_000,
+    introduction: |rate, seconds| {
+        format!(
+            "A log agent with three pipelines: one backend healthy, one answering 70 % of requests \
+             with 503, one away for a third of the time.\nTen pods write {rate} lines a second \
+             for {seconds} seconds into files, which are rotated every second."
+        )
+    },
     config: ("demo/log-agent.yaml", include_str!("log-agent.yaml")),
     pipelines: [
         DemoPipeline { name: "logs/healthy", backend: "healthy", fault: None },
@@ -47,7 +55,7 @@ pub static LOG_AGENT: Demonstration = Demonstration {
         ("Lines written", |Row(_, kpis, _)| count(kpis.offered)),
         EXPORTED,
         LOST,
-        ("Doubled", |Row(.., pipeline)| count(pipeline.doubled)),
+        DOUBLED,
         DROPPED,
         WAITING,
         ("Exported lines/s", |Row(.., pipeline)| number(pipeline.exported_per_s, 0)),

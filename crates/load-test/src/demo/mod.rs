@@ -3,6 +3,7 @@
 
 mod gateway;
 mod log_agent;
+mod metric_agent;
 
 use std::time::Duration;
 
@@ -14,10 +15,15 @@ use crate::run::{self, Cores, Definition, FaultSchedule, Plan, ScheduledFault};
 
 pub use gateway::GATEWAY;
 pub use log_agent::LOG_AGENT;
+pub use metric_agent::METRIC_AGENT;
 
 /// A demonstration.
 pub struct Demonstration {
     target: Target,
+    /// Items offered a second, unless other is asked for.
+    pub usual_rate: u64,
+    /// What is about to happen, for a rate in items a second and a load of this many seconds.
+    pub introduction: fn(rate: u64, seconds: u64) -> String,
     /// Path below `subjects/` as which the configuration is known, and its text.
     config: (&'static str, &'static str),
     pipelines: [DemoPipeline; 3],
@@ -86,7 +92,7 @@ pub fn lost(pipeline: &PipelineKpis) -> Option<u64> {
     }
 }
 
-// Columns that both demonstrations have.
+// Columns that several demonstrations have.
 const PIPELINE: Column = ("Pipeline", |Row(pipeline, ..)| pipeline.name.to_owned());
 const BACKEND: Column = ("Backend", |Row(pipeline, ..)| pipeline.backend.to_owned());
 const MEMORY: Column =
@@ -94,6 +100,7 @@ const MEMORY: Column =
 const CPU: Column = ("Pod CPU Usage", |Row(_, kpis, _)| number(kpis.cpu_cores, 1));
 const EXPORTED: Column = ("Exported", |Row(.., pipeline)| count(pipeline.exported));
 const LOST: Column = ("Lost", |Row(.., pipeline)| count(lost(pipeline)));
+const DOUBLED: Column = ("Doubled", |Row(.., pipeline)| count(pipeline.doubled));
 const DROPPED: Column = ("Dropped", |Row(.., pipeline)| number(pipeline.dropped, 0));
 const WAITING: Column = ("Waiting", |Row(.., pipeline)| number(pipeline.held, 0));
 const LATENCY: Column = ("p50 / p99 ms", |Row(.., pipeline)| {

@@ -6,9 +6,8 @@ use anyhow::{Result, bail};
 use clap::Args;
 use sluice_load_test::generate::{Farm, LogFiles};
 use sluice_load_test::report::{SubjectRecord, Target};
-use sluice_load_test::run::{BUILT_IN_NAMES, Definition};
+use sluice_load_test::run::Definition;
 
-use super::subjects::OURS;
 use crate::values::{number, seconds, up_to};
 
 /// Each group is there where one of its options is given.
@@ -103,26 +102,14 @@ pub(super) fn able(
 ) -> Result<(Vec<Definition>, Vec<SubjectRecord>)> {
     let (mut able, mut unable) = (Vec::new(), Vec::new());
     for subject in subjects {
-        match subject.require_target(target).map_err(|error| reason(subject, target, &error)) {
+        match subject.require_target(target) {
             Ok(()) => able.push(subject.clone()),
-            Err(reason) if !is_one_of_all => bail!("{reason}"),
-            Err(reason) => {
-                let (name, cannot) = (subject.name.clone(), Some(reason));
+            Err(error) if !is_one_of_all => return Err(error.into()),
+            Err(error) => {
+                let (name, cannot) = (subject.name.clone(), Some(error.to_string()));
                 unable.push(SubjectRecord { name, cannot, ..SubjectRecord::default() });
             }
         }
     }
     Ok((able, unable))
-}
-
-fn reason(subject: &Definition, target: Target, error: &anyhow::Error) -> String {
-    if subject.name != OURS {
-        return error.to_string();
-    }
-    let can = |name: &&&str| {
-        Definition::built_in(name).is_ok_and(|other| other.targets().contains(&target))
-    };
-    let others = BUILT_IN_NAMES.iter().filter(can).map(|name| format!("--subject {name}"));
-    let others = others.collect::<Vec<_>>().join(", ");
-    format!("Sluice scrapes no targets yet: -t {target} can be tested with {others}")
 }

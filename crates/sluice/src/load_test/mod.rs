@@ -115,7 +115,7 @@ fn plans(arguments: &LoadTestArguments) -> Result<Vec<Plan>> {
 
 fn plan(arguments: &LoadTestArguments, target: Target, is_one_of_all: bool) -> Result<Plan> {
     let LoadTestArguments { load, output, .. } = arguments;
-    let subjects = arguments.subjects.definitions(target)?;
+    let subjects = arguments.subjects.definitions()?;
     let (able, unable) = agents::able(&subjects, target, is_one_of_all)?;
     let duration = load.duration(arguments.limit.find_limit);
     let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");

@@ -30,7 +30,7 @@ pub(super) fn list() -> Result<ExitCode> {
 }
 
 /// The subject whose program is this one.
-pub(super) const OURS: &str = "sluice";
+const OURS: &str = "sluice";
 
 const QUOTAS: &str = "give a number of cores from 0.01 up, for instance 1 or 0.5";
 
@@ -59,7 +59,7 @@ pub(super) struct SubjectArguments {
 
 fn help() -> String {
     format!(
-        "The subject: {}; may be given several times [default: sluice, for metricagent otelcol]",
+        "The subject: {}; may be given several times [default: sluice]",
         BUILT_IN_NAMES.join(", ")
     )
 }
@@ -73,13 +73,13 @@ fn name_and_path(text: &str) -> Result<(String, PathBuf), String> {
 }
 
 impl SubjectArguments {
-    /// All subjects, each once and with its program. If none is named: the target's default.
-    pub(super) fn definitions(&self, target: Target) -> Result<Vec<Definition>> {
+    /// All subjects, each once and with its program. If none is named: this one.
+    pub(super) fn definitions(&self) -> Result<Vec<Definition>> {
         let named = self.subject.iter().map(|name| Definition::built_in(name));
         let described = self.subject_dir.iter().map(|folder| Definition::read(folder));
         let mut definitions = named.chain(described).collect::<Result<Vec<_>, _>>()?;
         if definitions.is_empty() {
-            definitions.push(default_subject(target)?);
+            definitions.push(Definition::built_in(OURS)?);
         }
         let mut names: Vec<_> = definitions.iter().map(|definition| &definition.name).collect();
         names.sort();
@@ -103,28 +103,5 @@ impl SubjectArguments {
             }
         }
         Ok(definitions)
-    }
-}
-
-/// Sluice, or for a target that it cannot do that of the Kyma load test.
-fn default_subject(target: Target) -> Result<Definition> {
-    let ours = Definition::built_in(OURS)?;
-    if ours.targets().contains(&target) { Ok(ours) } else { Definition::built_in("otelcol") }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Guarantee: what Sluice can do is tested with Sluice if no subject is named.
-    #[test]
-    fn the_subject_is_sluice_unless_it_cannot_do_the_target() {
-        let name = |target| default_subject(target).expect("a subject").name;
-        for target in [Target::Traces, Target::Metrics, Target::LogsOtel] {
-            assert_eq!(name(target), OURS);
-        }
-        assert_eq!([Target::LogAgent, Target::LogsFluentBit].map(name), [OURS, OURS]);
-        let of_metrics = Definition::built_in(&name(Target::MetricAgent)).expect("a subject");
-        assert!(of_metrics.targets().contains(&Target::MetricAgent));
     }
 }

@@ -13,11 +13,7 @@ fn what_cannot_be_done_is_refused_in_one_sentence_that_says_what_helps() {
     let broken = json!({ "name": "broken", "command": ["/nonexistent/engine"] });
     std::fs::write(folder.path().join("subject.json"), broken.to_string()).unwrap();
     let broken = folder.path().display().to_string();
-    let cases: [(&[&str], &str); 27] = [
-        (
-            &["-t", "metricagent", "--subject", "sluice"],
-            "Sluice scrapes no targets yet: -t metricagent can be tested with",
-        ),
+    let cases: [(&[&str], &str); 26] = [
         (&["-t", "logagent", "--compression", "gzip"], "--compression is about OTLP requests"),
         (&["--subject", "vector"], "no program `vector` in PATH"),
         (&["--subject-dir", &broken], "no program at /nonexistent/engine"),
