@@ -65,6 +65,12 @@ impl RequestBody {
         RequestBody { incoming, arriving, activity: Arc::clone(activity), is_drained }
     }
 
+    /// Whether its connection waits for its slice.
+    #[cfg(test)]
+    pub(super) fn set_queued(&self, is_queued: bool) {
+        self.activity.entry.set_queued(is_queued);
+    }
+
     async fn frame(&mut self) -> Option<Result<Frame<Bytes>, hyper::Error>> {
         // To read is to ask for the body: from here on the peer sends it.
         self.is_drained = true;
@@ -177,7 +183,7 @@ impl BodyReader {
                 Err(_) if self.deadline <= until => {
                     return Err(BodyError::TooSlow("it took too long as a whole"));
                 }
-                Err(_) if self.gap_end <= until => {
+                Err(_) if self.gap_end <= until && !self.body.activity.entry.is_queued() => {
                     return Err(BodyError::TooSlow("nothing came for too long"));
                 }
                 Err(_) if moment <= until => return Ok(None),
@@ -206,6 +212,7 @@ impl BodyReader {
         self.stalled = None;
         // It may have come, and waits in the socket for its connection's slice.
         if self.body.activity.entry.is_queued() {
+            self.gap_end = self.gap_end.max(Instant::now() + self.timeouts.gap);
             self.came_bytes = 0;
             return Ok(());
         }

@@ -101,7 +101,7 @@ pub(super) async fn serve_connection<S: Speak>(
         Some(tls) => {
             socket.left_bytes = TLS_HANDSHAKE_MAX_BYTES;
             let handshake = TlsAcceptor::from(tls.current()).accept(socket);
-            let handshake = timeout(options.handshake_timeout, handshake);
+            let handshake = within(options.handshake_timeout, &activity, handshake);
             let handshake = tokio::select! {
                 () = shutdown.cancelled() => return,
                 () = activity.evicted.notified() => {
@@ -120,7 +120,7 @@ pub(super) async fn serve_connection<S: Speak>(
                     report_failed_handshake(&context.tls_warned_at, peer, &error);
                     return;
                 }
-                Err(_) => {
+                Err(TookTooLong) => {
                     ServerCounters::count(&counters.tls_failures);
                     tracing::debug!(?peer, "a TLS handshake took too long");
                     return;
@@ -129,6 +129,24 @@ pub(super) async fn serve_connection<S: Speak>(
         }
     };
     S::speak(stream, activity, peer, &context).await;
+}
+
+struct TookTooLong;
+
+/// The result of a handshake. Time for which its bytes wait for the connection's slice is ours.
+async fn within<T>(
+    limit: Duration,
+    activity: &Activity,
+    handshake: impl Future<Output = T>,
+) -> Result<T, TookTooLong> {
+    let mut handshake = pin!(handshake);
+    loop {
+        match timeout(limit, handshake.as_mut()).await {
+            Ok(result) => return Ok(result),
+            Err(_) if activity.entry.is_queued() => {}
+            Err(_) => return Err(TookTooLong),
+        }
+    }
 }
 
 /// Header blocks are looked at on their way. A function of its own, so that the types of hyper and
@@ -373,9 +391,11 @@ impl<'a> Schedule<'a> {
         let now = Instant::now();
         let is_due = |due: Option<Instant>| due.is_some_and(|due| due <= now);
         if is_due(self.handshake) {
-            self.handshake = None;
+            // Its bytes are there, and wait for its slice: it has the same time once more.
+            let is_queued = activity.entry.is_queued();
+            self.handshake = is_queued.then(|| now + self.options.handshake_timeout);
             let read_bytes = activity.read_bytes.load(Ordering::Relaxed);
-            if !activity.has_served() && read_bytes < HANDSHAKE_BYTES {
+            if !is_queued && !activity.has_served() && read_bytes < HANDSHAKE_BYTES {
                 return Some(&counters.handshake_timeouts);
             }
         }
@@ -426,6 +446,24 @@ mod tests {
         }
         assert!(map_bytes(&distinct) >= (FIELDS - STREAM_FIELDS) * 104, "{}", map_bytes(&distinct));
         assert!(map_bytes(&repeated) >= (FIELDS - 1) * 72, "{}", map_bytes(&repeated));
+    }
+
+    /// Scenario: a server has so much to read that a new connection has no turn within the time for
+    /// a handshake. Guarantee: it is closed only if its peer is at fault, with and without TLS.
+    #[tokio::test]
+    async fn a_handshake_that_waits_for_its_turn_is_not_late() {
+        const LIMIT: Duration = Duration::from_millis(20);
+        let options =
+            ServerOptions { handshake_timeout: LIMIT, ..ServerOptions::new(Protocols::Http2) };
+        let counters = ServerCounters::default();
+        let activity = Activity::new(&ConnectionBudget::unlimited());
+        let mut schedule = Schedule::new(&options);
+        activity.entry.set_queued(true);
+        let tls = within(LIMIT, &activity, tokio::time::sleep(3 * LIMIT));
+        assert!(tls.await.is_ok() && schedule.fire(&activity, &counters).is_none());
+        activity.entry.set_queued(false);
+        let tls = within(LIMIT, &activity, tokio::time::sleep(3 * LIMIT));
+        assert!(tls.await.is_err() && schedule.fire(&activity, &counters).is_some());
     }
 
     /// Guarantee: connections that were opened together are asked to go over a fifth of their age,

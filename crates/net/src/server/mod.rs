@@ -44,6 +44,8 @@ mod counters;
 mod datagrams;
 mod header_blocks;
 mod header_timer;
+#[cfg(test)]
+mod late_body_tests;
 mod listener;
 mod open;
 mod options;

@@ -89,6 +89,11 @@ impl ConnectionEntry {
         self.is_queued.load(Ordering::Relaxed)
     }
 
+    #[cfg(test)]
+    pub(in crate::server) fn set_queued(&self, is_queued: bool) {
+        self.is_queued.store(is_queued, Ordering::Relaxed);
+    }
+
     /// It was queued at least this many ticks ago.
     pub(super) fn has_waited(&self, ticks: u64, tick: u64) -> bool {
         tick.saturating_sub(self.queued_at_tick.load(Ordering::Relaxed)) >= ticks
