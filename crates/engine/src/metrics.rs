@@ -29,7 +29,7 @@ pub fn tables() -> Vec<TableDoc> {
         process::POOL.describe(),
     ];
     tables.extend(RECEIVERS.metrics().map(|describe| describe()));
-    tables.push(processors::PROCESSORS.describe());
+    tables.extend([processors::PROCESSORS.describe(), processors::SERIES.describe()]);
     tables.extend([deliveries::DELIVERIES.describe(), log::LOGS.describe()]);
     tables.push(own_telemetry::PUSHES.describe());
     tables
@@ -64,6 +64,9 @@ fn collect<'a>(status: &EngineStatus, naming: &'a Naming) -> Exposition<'a> {
     for ((id, signal), step) in &shown.steps {
         let labels = [id.as_str(), signal.as_str()];
         exposition.write(&processors::PROCESSORS, &labels, &**step.counters.load());
+        if let Some(series) = step.processor.series() {
+            exposition.write(&processors::SERIES, &labels, &series.usage());
+        }
     }
     for (planned, delivery) in &shown.deliveries {
         deliveries::write(&mut exposition, planned, (&pool, pool_bytes_per_s), delivery);

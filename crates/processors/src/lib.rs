@@ -21,7 +21,7 @@ use sluice_config::ComponentKinds;
 pub use processor::{
     BatchLimits, Build, Built, Edited, MemoryLimit, Processor, ProcessorConfig, RunningState,
 };
-pub use series::Series;
+pub use series::{Series, Usage as SeriesUsage};
 
 /// The kinds of processors in this build.
 pub static PROCESSORS: ComponentKinds<ProcessorConfig> = ComponentKinds::new(&[

@@ -93,6 +93,12 @@ pub trait ReceiverConfig: Send + Sync {
         !self.has_senders()
     }
 
+    /// Differs when files that its options name, and that were read with them, have other contents:
+    /// at a reload it is not the same then.
+    fn files_fingerprint(&self) -> u64 {
+        0
+    }
+
     /// Whether a part of the memory limit is its own, beside that of requests:
     /// [`BindContext::memory_bytes`].
     fn keeps_memory(&self) -> bool {

@@ -1,6 +1,7 @@
 //! The jobs of `scrape_configs`, with the defaults of `global`, as they stand below `config` of
 //! the Collector's receiver.
 
+mod files;
 mod global;
 mod kubernetes;
 mod sources;
@@ -60,6 +61,8 @@ pub struct Histograms {
 pub struct ScrapeConfigs {
     pub global: Global,
     pub jobs: Vec<ScrapeConfig>,
+    /// Differs when the contents of `scrape_config_files` do.
+    pub files_fingerprint: u64,
 }
 
 impl ScrapeConfigs {
@@ -67,24 +70,14 @@ impl ScrapeConfigs {
     pub fn read(fields: &mut Fields<'_>) -> ScrapeConfigs {
         let doc = "Defaults of all jobs.";
         let global = fields.section_or_default("global", doc, Global::read);
-        let doc = "Jobs: targets, and how they are scraped.";
-        let jobs = fields.sections_by("scrape_configs", "job_name", doc, |fields| {
-            let doc = "Name of the job: the label `job` of its targets.";
-            let own = |text: &str| Ok(text.to_owned());
-            let job = fields.text("job_name", "string, required", None, doc, own);
-            let job = job.unwrap_or_default();
-            if job.is_empty() {
-                fields.error_missing("job_name");
-            }
-            ScrapeConfig::read(fields, &job, &global)
-        });
+        let mut jobs = read_jobs(fields, &global);
+        let (of_files, files_fingerprint) = files::read(fields, &global);
+        jobs.extend(of_files);
         let mut names: Vec<&str> = jobs.iter().map(|job| &*job.job).collect();
         names.sort_unstable();
         for pair in names.windows(2).filter(|pair| pair[0] == pair[1]) {
             fields.error_at("scrape_configs", &format!("has the job `{}` twice", pair[0]));
         }
-        let in_file = "write the jobs below `scrape_configs`";
-        fields.not_yet("scrape_config_files", in_file);
         let server = "this is of the Prometheus server, and the Collector refuses it too";
         for key in ["remote_write", "remote_read", "rule_files", "alerting"] {
             fields.not_yet(key, server);
@@ -93,8 +86,23 @@ impl ScrapeConfigs {
         for key in ["runtime", "storage", "tracing", "otlp"] {
             fields.no_effect(key, why);
         }
-        ScrapeConfigs { global, jobs }
+        ScrapeConfigs { global, jobs, files_fingerprint }
     }
+}
+
+/// The section `scrape_configs` of the configuration, or of a file of its own.
+fn read_jobs(fields: &mut Fields<'_>, global: &Global) -> Vec<ScrapeConfig> {
+    let doc = "Jobs: targets, and how they are scraped.";
+    fields.sections_by("scrape_configs", "job_name", doc, |fields| {
+        let doc = "Name of the job: the label `job` of its targets.";
+        let own = |text: &str| Ok(text.to_owned());
+        let job = fields.text("job_name", "string, required", None, doc, own);
+        let job = job.unwrap_or_default();
+        if job.is_empty() {
+            fields.error_missing("job_name");
+        }
+        ScrapeConfig::read(fields, &job, global)
+    })
 }
 
 impl ScrapeConfig {

@@ -238,7 +238,8 @@ fn mistakes_are_named_with_their_job() {
         ("scrape_configs: [{}]", "scrape_configs[0].job_name` is required"),
         ("scrape_configs: [{job_name: a}, {job_name: a}]", "has the job `a` twice"),
         ("remote_write: [{url: x}]", "remote_write` is not in this build of Sluice"),
-        ("scrape_config_files: [x]", "scrape_config_files` is not in this build of Sluice"),
+        ("scrape_config_files: [absent.yml]", "scrape_config_files` has `absent.yml`: no file"),
+        ("scrape_config_files: [a/*/b.yml]", "which has a `*` before the last part"),
         ("global: {external_labels: {a: $HOST}}", "has a `$` in the value of `a`"),
         ("global: {scrape_timeout: 2m}", "is longer than the interval of 1m"),
         ("global: {evaluation_interval: 2m}", "has no effect: it is of the Prometheus server"),
@@ -329,4 +330,37 @@ fn options_are_documented_once() {
     let consul = effect("scrape_configs[].consul_sd_configs");
     assert!(matches!(consul, Some(Effect::NotYet(_))), "{consul:?}");
     assert_eq!(effect("scrape_configs[].relabel_configs[].regex"), Some(Effect::Used));
+}
+
+/// Scenario: jobs in two files, of which one has a mistake. Guarantee: the jobs of both have the
+/// defaults of `global`, the mistake has its own file and line, and a change of a file is seen.
+#[test]
+fn jobs_can_be_in_files_of_their_own() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    let text = format!(
+        "global: {{scrape_interval: 7s, scrape_timeout: 3s}}\nscrape_configs: [{{job_name: a}}]\n\
+         scrape_config_files: ['{}/*.yml']\n",
+        folder.path().display()
+    );
+    write("1.yml", "scrape_configs:\n- job_name: b\n  static_configs: [{targets: ['c:1']}]\n");
+    write("2.yml", "scrape_configs:\n- job_name: d\n");
+    let (found, said) = read(&text);
+    assert_eq!(said, Vec::<String>::new());
+    let jobs: Vec<&str> = found.jobs.iter().map(|job| &*job.job).collect();
+    assert_eq!(jobs, ["a", "b", "d"]);
+    assert!(found.jobs.iter().all(|job| job.interval == Duration::from_secs(7)));
+    assert_eq!(found.jobs[1].sources.len(), 1);
+
+    write("2.yml", "scrape_configs:\n- job_name: d\n  colour: red\n");
+    let (changed, said) = read(&text);
+    assert_ne!(changed.files_fingerprint, found.files_fingerprint);
+    assert!(said.len() == 1 && said[0].contains("2.yml:3: `"), "{said:?}");
+    assert!(said[0].contains("scrape_configs[d]` has no option `colour`"), "{said:?}");
+    write("2.yml", "scrape_configs:\n- job_name: a\n");
+    assert!(read(&text).1[0].contains("has the job `a` twice"));
+    write("2.yml", "global: {scrape_interval: 1s}\n");
+    assert!(read(&text).1[0].contains("has no option `global`"));
+    write("2.yml", "- a\n- : b: c\n");
+    assert_eq!(read(&text).1.len(), 1);
 }

@@ -75,7 +75,7 @@ impl Reader<'_> {
                     _ => None,
                 };
                 let uses = servers.into_iter().chain(clients).chain(storage);
-                let fingerprint = self.fingerprint(component, uses);
+                let fingerprint = self.fingerprint(component, uses) ^ config.files_fingerprint();
                 let place = self.diagnostics.place(component.span);
                 let (span, checkpoint, memory_bytes) = (component.span, None, 0);
                 let plan =

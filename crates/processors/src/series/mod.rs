@@ -34,12 +34,23 @@ pub struct Series {
     pub(crate) keys: Keys,
 }
 
+/// The use of a memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    pub series: u64,
+    pub bytes: u64,
+    /// Points of series that could not be remembered. A request that comes again counts again.
+    pub refused_points: u64,
+}
+
 /// The series by the digests of their identities.
 pub(crate) struct Table {
     slots: HashMap<u128, Slot>,
     /// The states that the request in turn found, latest last: nothing where a series is new.
     journal: Vec<(u128, Option<Slot>)>,
     bytes: usize,
+    /// Points whose state found no room.
+    refused: u64,
     swept: Instant,
     /// Of the memory's creation, in nanoseconds since 1970.
     pub started: u64,
@@ -94,6 +105,7 @@ impl Series {
             slots: HashMap::new(),
             journal: Vec::new(),
             bytes: 0,
+            refused: 0,
             swept: Instant::now(),
             started: now_nanos(),
         };
@@ -127,6 +139,13 @@ impl Series {
         self.table().journal = Vec::new();
     }
 
+    /// What it takes now, and what found no room since its creation.
+    pub fn usage(&self) -> Usage {
+        let table = self.table();
+        let (series, bytes) = (table.slots.len() as u64, table.bytes as u64);
+        Usage { series, bytes, refused_points: table.refused }
+    }
+
     pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -144,6 +163,7 @@ impl Table {
         let is_full = is_new && self.slots.len() >= bounds.series
             || self.bytes - before_bytes + bytes > bounds.bytes;
         if is_full {
+            self.refused += 1;
             if !is_new {
                 self.remove(key);
             }
@@ -258,6 +278,8 @@ mod tests {
         table.sweep(3, Duration::ZERO, bounds);
         assert!(table.get(2).is_none() && table.get(1).is_some());
         assert!(table.put(3, slot(3), bounds));
-        assert_eq!(table.bytes, 2 * SERIES_BYTES);
+        drop(table);
+        let bytes = 2 * SERIES_BYTES as u64;
+        assert_eq!(series.usage(), Usage { series: 2, bytes, refused_points: 2 });
     }
 }

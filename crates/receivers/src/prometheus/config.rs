@@ -88,7 +88,6 @@ mod tests {
         for (section, expected) in [
             ("remote_write: [{url: 'http://a'}]", "config.remote_write` is not in this build"),
             ("rule_files: [a]", "config.rule_files` is not in this build"),
-            ("scrape_config_files: [a]", "config.scrape_config_files` is not in this build"),
         ] {
             let text = format!("config: {{scrape_configs: [{{job_name: a}}], {section}}}");
             let found = said(&text);

@@ -68,6 +68,10 @@ impl ReceiverConfig for PrometheusConfig {
         false
     }
 
+    fn files_fingerprint(&self) -> u64 {
+        self.configs.files_fingerprint
+    }
+
     fn keeps_memory(&self) -> bool {
         true
     }
