@@ -3,9 +3,10 @@
 use crate::masking::mask_message;
 use crate::source::{Sources, Span};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Severity {
     /// The configuration cannot be used.
+    #[default]
     Error,
     /// It can be used, but part of it is probably a mistake.
     Warning,
@@ -57,6 +58,8 @@ impl Diagnostic {
 pub struct Diagnostics {
     pub sources: Sources,
     items: Vec<Diagnostic>,
+    /// Of an option that is not known. A warning for texts that a newer program may have written.
+    pub unknown_options: Severity,
     /// Ranges with values of secret options, to be masked wherever they are shown.
     pub(crate) secrets: Vec<Span>,
 }

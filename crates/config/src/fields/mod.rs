@@ -175,7 +175,9 @@ impl<'a> Fields<'a> {
                 "" => format!("there is no top-level option `{}`", entry.key),
                 path => format!("`{path}` has no option `{}`", entry.key),
             };
-            reading.diagnostics.push(Diagnostic::error(entry.key_span, message).with_hint_if(hint));
+            let severity = reading.diagnostics.unknown_options;
+            let found = Diagnostic { severity, ..Diagnostic::error(entry.key_span, message) };
+            reading.diagnostics.push(found.with_hint_if(hint));
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use http::HeaderMap;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use sluice_config::source::{Source, Span};
-use sluice_config::{Diagnostics, Fields, Node, Value, yaml};
+use sluice_config::{Diagnostics, Fields, Node, Severity, Value, yaml};
 use sluice_net::client::Secrets;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
@@ -23,6 +23,8 @@ pub use config::AllocatorConfig;
 /// Options of jobs are nested less deep.
 const NESTING_LIMIT: usize = 32;
 const JOBS_LIMIT: usize = 10_000;
+/// Of one job.
+const WARNINGS_LIMIT: usize = 10;
 
 /// A job, and a number that differs when its configuration does.
 #[derive(Clone)]
@@ -146,7 +148,9 @@ fn read_job(
     config: &AllocatorConfig,
     global: &Global,
 ) -> Result<ScrapeConfig, String> {
+    // The allocator may be newer.
     let mut diagnostics = Diagnostics::default();
+    diagnostics.unknown_options = Severity::Warning;
     diagnostics.sources.add(Source::new("target allocator", ""));
     let path = format!("scrape_configs[{name}]");
     let job = Fields::read(&path, node, span, &mut diagnostics, |fields| {
@@ -156,6 +160,10 @@ fn read_job(
     });
     if let Some(error) = diagnostics.errors().next() {
         return Err(error.message.clone());
+    }
+    for warning in diagnostics.warnings().take(WARNINGS_LIMIT) {
+        let warning = Secrets::default().peer_text(&warning.message);
+        tracing::warn!("the target allocator's job: {warning}");
     }
     let encoded = utf8_percent_encode(name, NON_ALPHANUMERIC);
     let id = utf8_percent_encode(&config.collector_id, NON_ALPHANUMERIC);

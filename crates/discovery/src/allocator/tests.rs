@@ -92,7 +92,8 @@ async fn jobs_follow_the_allocator() {
     // Neither garbage nor a job with a mistake takes anything away.
     *jobs.lock() = "[".to_owned();
     tokio::time::sleep(Duration::from_millis(100)).await;
-    *jobs.lock() = r#"{"a": {"scrape_interval": "x"}, "d": {"colour": "red"}, "e": {}}"#.to_owned();
+    *jobs.lock() =
+        r#"{"a": {"scrape_interval": "x"}, "d": {"scheme": "red"}, "e": {"new": 1}}"#.to_owned();
     wait_for(&mut discovery, "a: a:1 t; e:  ; own: o:1 ").await;
     *jobs.lock() = "{}".to_owned();
     wait_for(&mut discovery, "own: o:1 ").await;
@@ -158,10 +159,9 @@ fn mistakes_of_an_answer_are_named() {
         let error = read(text).map(|_| ()).expect_err(text);
         assert!(error.contains(reason), "{text}: {error}");
     }
-    let (jobs, problems) = read("{a: {colour: red}, b: {}, c: 1}").expect("is read");
-    assert_eq!(jobs.len(), 1);
-    for part in ["`scrape_configs[a]` has no option `colour`", "`scrape_configs[c]` must be a map"]
-    {
+    let (jobs, problems) = read("{a: {scheme: red}, b: {colour: red}, c: 1}").expect("is read");
+    assert!(jobs.len() == 1 && jobs.contains_key("b"), "an option of a newer allocator");
+    for part in ["`scrape_configs[a].scheme`", "`scrape_configs[c]` must be a map"] {
         assert!(problems.contains(part), "{problems}");
     }
     assert!(read("").expect("is read").0.is_empty());
