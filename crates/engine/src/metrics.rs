@@ -6,6 +6,7 @@ pub(crate) mod log;
 mod own_telemetry;
 mod process;
 mod processors;
+mod series;
 
 use std::fmt::Write as _;
 use std::time::{Instant, SystemTime};
@@ -29,7 +30,7 @@ pub fn tables() -> Vec<TableDoc> {
         process::POOL.describe(),
     ];
     tables.extend(RECEIVERS.metrics().map(|describe| describe()));
-    tables.extend([processors::PROCESSORS.describe(), processors::SERIES.describe()]);
+    tables.extend([processors::PROCESSORS.describe(), series::SERIES.describe()]);
     tables.extend([deliveries::DELIVERIES.describe(), log::LOGS.describe()]);
     tables.push(own_telemetry::PUSHES.describe());
     tables
@@ -65,7 +66,7 @@ fn collect<'a>(status: &EngineStatus, naming: &'a Naming) -> Exposition<'a> {
         let labels = [id.as_str(), signal.as_str()];
         exposition.write(&processors::PROCESSORS, &labels, &**step.counters.load());
         if let Some(series) = step.processor.series() {
-            exposition.write(&processors::SERIES, &labels, &series.usage());
+            exposition.write(&series::SERIES, &labels, &series.usage());
         }
     }
     for (planned, delivery) in &shown.deliveries {
