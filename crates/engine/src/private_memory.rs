@@ -8,16 +8,35 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use sluice_log::MemoryUse;
 
+/// Memory of all deliveries together.
+#[derive(Debug, Default)]
+pub(crate) struct CommonMemory {
+    used_bytes: AtomicU64,
+    /// Those of copies that could not be made again, so that they are kept while they wait.
+    kept_bytes: AtomicU64,
+}
+
+impl CommonMemory {
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.used_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Without what is kept for backends that may be away for long.
+    fn passing_bytes(&self) -> u64 {
+        self.used_bytes().saturating_sub(self.kept_bytes.load(Ordering::Relaxed))
+    }
+}
+
 /// Memory of one delivery, or of work that several share, and of all of them together.
 #[derive(Debug, Default)]
 pub(crate) struct PrivateMemory {
     own_bytes: AtomicU64,
-    all_bytes: Arc<AtomicU64>,
+    common: Arc<CommonMemory>,
 }
 
 impl PrivateMemory {
-    pub(crate) fn new(all_bytes: Arc<AtomicU64>) -> Arc<Self> {
-        Arc::new(PrivateMemory { own_bytes: AtomicU64::new(0), all_bytes })
+    pub(crate) fn new(common: Arc<CommonMemory>) -> Arc<Self> {
+        Arc::new(PrivateMemory { own_bytes: AtomicU64::new(0), common })
     }
 
     pub(crate) fn used_bytes(&self) -> u64 {
@@ -26,7 +45,7 @@ impl PrivateMemory {
 
     /// Of all deliveries together.
     pub(crate) fn all_used_bytes(&self) -> u64 {
-        self.all_bytes.load(Ordering::Relaxed)
+        self.common.used_bytes()
     }
 
     pub(crate) fn charge(self: &Arc<Self>, bytes: usize) -> ChargedMemory {
@@ -78,10 +97,9 @@ impl PrivateLimits {
     /// Units that wait for their backend should not keep memory. A part is always left to others.
     pub(crate) fn is_short(&self, used: &PrivateMemory) -> bool {
         let limit_bytes = self.all_bytes.load(Ordering::Relaxed);
-        let all_bytes = used.all_used_bytes();
         used.used_bytes() > self.own_bytes.load(Ordering::Relaxed)
-            || all_bytes > limit_bytes / WAITING_PART
-            || self.is_pool_full(all_bytes)
+            || used.common.passing_bytes() > limit_bytes / WAITING_PART
+            || self.is_pool_full(used.all_used_bytes())
     }
 
     /// Frames that are received need the rest of the pool.
@@ -91,19 +109,21 @@ impl PrivateLimits {
     }
 
     /// Reserves memory for a copy. None if it has to wait until others are gone: a large one finds
-    /// room only beside few others.
+    /// room only beside few others. For copies that are kept it does not wait: they may stay for as
+    /// long as another backend is away.
     pub(crate) fn reserve(
         &self,
         memory: &Arc<PrivateMemory>,
         bytes: usize,
     ) -> Option<ChargedMemory> {
+        let passing_bytes = memory.common.passing_bytes();
         let mut reserved = memory.charge(0);
         let [_, all_before_bytes] = reserved.set(bytes);
         let bytes = bytes as u64;
         let limit_bytes = self.all_bytes.load(Ordering::Relaxed);
         let all_bytes = all_before_bytes.saturating_add(bytes);
         let has_room = bytes <= self.part_bytes.load(Ordering::Relaxed)
-            || all_before_bytes <= limit_bytes / WAITING_PART
+            || passing_bytes <= limit_bytes / WAITING_PART
             || all_bytes <= limit_bytes && !self.is_pool_full(all_bytes);
         has_room.then_some(reserved)
     }
@@ -131,7 +151,7 @@ impl ChargedMemory {
         // A smaller number wraps the difference around, so that adding it subtracts.
         let more = (bytes as u64).wrapping_sub(self.bytes as u64);
         self.bytes = bytes;
-        [&self.memory.own_bytes, &*self.memory.all_bytes].map(|used_bytes| match more {
+        [&self.memory.own_bytes, &self.memory.common.used_bytes].map(|used_bytes| match more {
             // Most units take none: other threads need not wait for that.
             0 => used_bytes.load(Ordering::Relaxed),
             more => used_bytes.fetch_add(more, Ordering::Relaxed),
@@ -150,17 +170,36 @@ impl Drop for ChargedMemory {
 pub(crate) struct ChargedCopy {
     pub(crate) bytes: Bytes,
     charged: Mutex<ChargedMemory>,
+    /// Set if it could not be made again.
+    kept: OnceLock<Arc<CommonMemory>>,
 }
 
 impl ChargedCopy {
     pub(crate) fn new(bytes: Bytes, memory: &Arc<PrivateMemory>) -> Arc<Self> {
         let charged = Mutex::new(memory.charge(bytes.len()));
-        Arc::new(ChargedCopy { bytes, charged })
+        Arc::new(ChargedCopy { bytes, charged, kept: OnceLock::new() })
+    }
+
+    /// It cannot be made again, and is kept while it waits.
+    pub(crate) fn keep(&self) {
+        self.kept.get_or_init(|| {
+            let common = self.charged.lock().memory.common.clone();
+            common.kept_bytes.fetch_add(self.bytes.len() as u64, Ordering::Relaxed);
+            common
+        });
     }
 
     /// Charges it to `memory` instead.
     pub(crate) fn move_to(&self, memory: &Arc<PrivateMemory>) {
         *self.charged.lock() = memory.charge(self.bytes.len());
+    }
+}
+
+impl Drop for ChargedCopy {
+    fn drop(&mut self) {
+        if let Some(common) = self.kept.get() {
+            common.kept_bytes.fetch_sub(self.bytes.len() as u64, Ordering::Relaxed);
+        }
     }
 }
 
@@ -170,7 +209,7 @@ mod tests {
 
     #[test]
     fn large_copies_wait_for_each_other_and_small_ones_for_none() {
-        let all = Arc::new(AtomicU64::new(0));
+        let all = Arc::<CommonMemory>::default();
         let deliveries = [(); 8].map(|()| PrivateMemory::new(all.clone()));
         let limits = PrivateLimits::default();
         limits.set(1_000, 800, deliveries.len());
@@ -190,17 +229,35 @@ mod tests {
         assert_eq!(reserve(10_000).len(), 1, "one at a time always");
         limits.pool_bytes.store(500, Ordering::Relaxed);
         assert_eq!(reserve(190).len(), 1, "frames need the rest");
-        assert_eq!(all.load(Ordering::Relaxed), 200);
+        assert_eq!(all.used_bytes(), 200);
+    }
+
+    /// Scenario: backends are away whose copies could not be made again, and take all memory for
+    /// copies. Guarantee: a large copy of another delivery does not wait for them.
+    #[test]
+    fn copies_that_are_kept_keep_no_large_ones_out() {
+        let all = Arc::<CommonMemory>::default();
+        let [sick, well] = [(); 2].map(|()| PrivateMemory::new(all.clone()));
+        let limits = PrivateLimits::default();
+        limits.set(1_000, 800, 8);
+        let copy = ChargedCopy::new(Bytes::from(vec![0; 900]), &sick);
+        assert!(limits.reserve(&well, 300).is_none(), "it will be let go of");
+        copy.keep();
+        copy.keep();
+        let reserved = limits.reserve(&well, 300).expect("one at a time always");
+        assert!(limits.reserve(&well, 300).is_none());
+        drop((copy, reserved));
+        assert_eq!((all.used_bytes(), all.passing_bytes()), (0, 0));
     }
 
     #[test]
     fn what_is_taken_is_charged_to_its_delivery_and_to_all_until_it_is_dropped() {
-        let all = Arc::new(AtomicU64::new(0));
+        let all = Arc::<CommonMemory>::default();
         let (a, b) = (PrivateMemory::new(all.clone()), PrivateMemory::new(all.clone()));
         let (mut first, second) = (a.charge(100), b.charge(7));
         first.set(30);
-        assert_eq!((a.used_bytes(), b.used_bytes(), all.load(Ordering::Relaxed)), (30, 7, 37));
+        assert_eq!((a.used_bytes(), b.used_bytes(), all.used_bytes()), (30, 7, 37));
         drop((first, second));
-        assert_eq!((a.used_bytes(), all.load(Ordering::Relaxed)), (0, 0));
+        assert_eq!((a.used_bytes(), all.used_bytes()), (0, 0));
     }
 }

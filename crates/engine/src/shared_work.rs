@@ -106,6 +106,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use crate::private_memory::CommonMemory;
 
     fn processed(bytes: usize) -> Result<Processed, ()> {
         Ok(Processed {
@@ -133,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_frame_is_inflated_once_and_charged_to_the_delivery_that_alone_holds_it() {
-        let all = Arc::new(AtomicU64::new(0));
+        let all = Arc::<CommonMemory>::default();
         let [one, other, together] = [(); 3].map(|()| PrivateMemory::new(all.clone()));
         let shared = SharedWork::new(Arc::new(SharedWorkMemory::new(0, together.clone())));
         let mut inflated = 0;
@@ -149,7 +150,7 @@ mod tests {
         assert_eq!(charged(), [100, 0, 0]);
         let second = inflate(&other);
         drop(first);
-        assert_eq!((charged(), all.load(Ordering::Relaxed)), ([0, 0, 100], 100));
+        assert_eq!((charged(), all.used_bytes()), ([0, 0, 100], 100));
         drop(second);
         let _again = inflate(&other);
         assert_eq!((charged(), inflated), ([0, 100, 0], 2));

@@ -23,7 +23,7 @@ use sluice_otlp::Signal;
 
 use crate::delivery::{Delivery, Filling};
 use crate::entry::Entry;
-use crate::private_memory::PrivateMemory;
+use crate::private_memory::{CommonMemory, PrivateMemory};
 
 /// Shortest time between two decisions on what deliveries may shed: backends do not change faster.
 const UPDATE_INTERVAL: Duration = Duration::from_millis(10);
@@ -89,7 +89,7 @@ pub(crate) struct Backlog {
     /// Memory of all logs.
     pub(crate) memory: Arc<MemoryUse>,
     /// Memory of all deliveries beside the logs.
-    private_bytes: Arc<AtomicU64>,
+    private: Arc<CommonMemory>,
     /// Memory of results that several deliveries share.
     pub(crate) shared: Arc<PrivateMemory>,
     logs: [Arc<Log<Entry>>; 3],
@@ -166,11 +166,11 @@ impl Backlog {
         limit_bytes: u64,
         cpu: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Arc<Self> {
-        let private_bytes = Arc::<AtomicU64>::default();
+        let private = Arc::<CommonMemory>::default();
         Arc::new(Backlog {
             memory,
-            shared: PrivateMemory::new(private_bytes.clone()),
-            private_bytes,
+            shared: PrivateMemory::new(private.clone()),
+            private,
             disk: logs[0].is_on_disk().then(DiskUse::unknown),
             logs,
             limit_bytes: AtomicU64::new(limit_bytes),
@@ -205,7 +205,7 @@ impl Backlog {
 
     /// Memory of all backlogs: the logs' frames, and what deliveries keep beside them.
     fn held_in_memory_bytes(&self) -> u64 {
-        self.memory.stored_bytes.get() + self.private_bytes.load(Ordering::Relaxed)
+        self.memory.stored_bytes.get() + self.private.used_bytes()
     }
 
     pub(crate) fn set_limit(&self, limit_bytes: u64) {
@@ -241,7 +241,7 @@ impl Backlog {
 
     /// Charges the memory that a delivery takes beside the log.
     pub(crate) fn private_memory(&self) -> Arc<PrivateMemory> {
-        PrivateMemory::new(self.private_bytes.clone())
+        PrivateMemory::new(self.private.clone())
     }
 
     pub(crate) fn is_cpu_bound(&self) -> bool {

@@ -16,6 +16,8 @@ use super::leased::Leased;
 use super::messages;
 use super::prepare::Unsendable;
 use crate::entry::Entry;
+use crate::large_work::LargeWork;
+use crate::private_memory::ChargedCopy;
 
 /// Pause before the next write after the disk refused one.
 const RETRY: Duration = Duration::from_secs(1);
@@ -44,19 +46,6 @@ impl Unwritten {
         let Unsendable { payload, items, reason } = part;
         Unwritten { leased, prepared, content: Content::Whole(payload), items, reason }
     }
-
-    fn letter(&self) -> DeadLetter {
-        let Unwritten { leased, prepared, content, items, reason } = self;
-        match content.payload() {
-            Ok(payload) => dead_letter(&leased.entry, prepared, payload, *items, reason.clone()),
-            Err(error) => {
-                // Rather all of the frame than nothing.
-                let Entry { frame, origin, .. } = &*leased.entry;
-                let (payload, reason) = (frame.payload.clone(), format!("{reason}; {error}"));
-                dead_letter(&leased.entry, &origin.prepared, payload, frame.items, reason)
-            }
-        }
-    }
 }
 
 /// At most one write at a time; letters that come meanwhile go with the next.
@@ -68,19 +57,53 @@ pub(super) struct DeadLetterWriter {
     reopening: Option<JoinHandle<()>>,
     /// The task ends: no further tries.
     ends: CancellationToken,
+    large_work: Arc<LargeWork>,
+    /// Was made again for a letter: the next ones are mostly of the same frame.
+    made: Option<Arc<ChargedCopy>>,
 }
 
 impl DeadLetterWriter {
-    pub(super) fn new(delivery: Arc<Delivery>) -> Self {
+    pub(super) fn new(delivery: Arc<Delivery>, large_work: Arc<LargeWork>) -> Self {
         let ends = CancellationToken::new();
         let is_refused = delivery.dead_letters.is_refused();
         let reopening = is_refused.then(|| tokio::spawn(reopen(delivery.clone(), ends.clone())));
-        DeadLetterWriter { delivery, waiting: VecDeque::new(), storing: None, reopening, ends }
+        let (waiting, storing, made) = Default::default();
+        DeadLetterWriter { delivery, waiting, storing, reopening, ends, large_work, made }
+    }
+
+    /// Lets go of what was made for letters.
+    pub(super) fn let_go(&mut self) {
+        self.made = None;
+    }
+
+    fn letter(&mut self, unwritten: &Unwritten) -> DeadLetter {
+        let Unwritten { leased, prepared, content, items, reason } = unwritten;
+        let Entry { frame, origin, .. } = &*leased.entry;
+        let mut content = content.clone();
+        let restored = match content.is_let_go() {
+            true => {
+                let (bytes, items) = (frame.payload.uncompressed_len_bytes, frame.items as usize);
+                self.large_work.on(bytes, items, || content.restore())
+            }
+            false => Ok(None),
+        };
+        let payload = restored.and_then(|made| {
+            self.made = made.or(self.made.take());
+            content.payload()
+        });
+        match payload {
+            Ok(payload) => dead_letter(&leased.entry, prepared, payload, *items, reason.clone()),
+            Err(error) => {
+                // Rather all of the frame than nothing.
+                let (payload, reason) = (frame.payload.clone(), format!("{reason}; {error}"));
+                dead_letter(&leased.entry, &origin.prepared, payload, frame.items, reason)
+            }
+        }
     }
 
     /// Stores the letter of a part. Returns the part if it is resolved now, as it is in memory.
     pub(super) fn store(&mut self, unwritten: Unwritten) -> Option<Arc<Leased>> {
-        let letter = unwritten.letter();
+        let letter = self.letter(&unwritten);
         messages::log_dead(&self.delivery, &letter);
         if !self.delivery.dead_letters.is_on_disk() {
             // Memory refuses nothing.
@@ -129,7 +152,7 @@ impl DeadLetterWriter {
         while bytes < WRITE_BYTES
             && let Some(unwritten) = self.waiting.pop_front()
         {
-            let letter = unwritten.letter();
+            let letter = self.letter(&unwritten);
             bytes += letter.payload.len() + letter.metadata.len();
             letters.push(letter);
             parts.push(unwritten.leased);

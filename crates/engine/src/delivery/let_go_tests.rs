@@ -2,7 +2,7 @@
 //! together.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use super::tests::{append_frame, frame, message, policy, start_with, until_all_is_resolved};
 use super::{DeadLetters, Delivery, DeliveryId, SharedMemory};
 use crate::entry::Entry;
-use crate::private_memory::PrivateMemory;
+use crate::private_memory::{CommonMemory, PrivateMemory};
 use crate::receiving::ReceivingBudget;
 use crate::steps::Step;
 
@@ -110,7 +110,7 @@ async fn copies_are_let_go_of_while_backends_are_away_and_made_again() {
     for max_items in [0, 20] {
         let log = Arc::<Log<Entry>>::default();
         let request: &'static [u8] = request().leak();
-        let all = Arc::new(AtomicU64::new(0));
+        let all = Arc::<CommonMemory>::default();
         let deliveries = std::array::from_fn::<_, DELIVERIES, _>(|number| {
             let id = DeliveryId { pipeline: "traces".to_owned(), exporter: number.to_string() };
             let (receiving, private) = (ReceivingBudget::new(0), PrivateMemory::new(all.clone()));
@@ -129,7 +129,7 @@ async fn copies_are_let_go_of_while_backends_are_away_and_made_again() {
             let mut most_bytes = 0;
             for _ in 0..1_500 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
-                most_bytes = watched.load(Ordering::Relaxed).max(most_bytes);
+                most_bytes = watched.used_bytes().max(most_bytes);
             }
             most_bytes
         });
@@ -173,6 +173,6 @@ async fn copies_are_let_go_of_while_backends_are_away_and_made_again() {
             most_bytes <= 6 * request_bytes,
             "{max_items} items a request: {most_bytes} bytes, a request has {request_bytes}"
         );
-        assert_eq!(all.load(Ordering::Relaxed), 0);
+        assert_eq!(all.used_bytes(), 0);
     }
 }

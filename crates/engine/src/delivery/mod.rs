@@ -7,9 +7,13 @@ mod dead_letter_writer;
 mod dead_letters;
 mod feed;
 mod filling;
+#[cfg(test)]
+mod kept_tests;
 mod leased;
 #[cfg(test)]
 mod let_go_tests;
+#[cfg(test)]
+mod made_again_tests;
 mod messages;
 mod naming;
 #[cfg(test)]
@@ -41,7 +45,7 @@ pub(crate) use task::run;
 use tokio::sync::Notify;
 
 use crate::entry::Entry;
-use crate::private_memory::{PrivateLimits, PrivateMemory};
+use crate::private_memory::{CommonMemory, PrivateLimits, PrivateMemory};
 use crate::receiving::ReceivingBudget;
 
 /// How a delivery's task is to end.
@@ -123,7 +127,7 @@ pub(crate) struct SharedMemory {
     pub receiving: Arc<ReceivingBudget>,
     pub private: Arc<PrivateMemory>,
     /// Copies of requests in flight of all deliveries.
-    pub sending: Arc<AtomicU64>,
+    pub sending: Arc<CommonMemory>,
 }
 
 impl Delivery {

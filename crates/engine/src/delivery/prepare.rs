@@ -15,6 +15,7 @@ use super::content::{Content, LetGo, Recipe};
 use super::feed::{Feed, PartsLeft};
 use super::leased::{Fate, Leased};
 use super::naming::{Name, Names};
+use super::sending::work_of;
 use crate::entry::Entry;
 use crate::large_work::LargeWork;
 use crate::private_memory::{ChargedCopy, ChargedMemory, PrivateMemory};
@@ -368,6 +369,9 @@ impl Preparer {
             let charged = lease.charged.take().filter(|copy| is_part(&copy.bytes, &payload.bytes));
             let own = || ChargedCopy::new(payload.bytes.clone(), &self.memory);
             lease.charged = if is_stored { None } else { Some(charged.unwrap_or_else(own)) };
+            if let (None, Some(copy)) = (&lease.recipe, &lease.charged) {
+                copy.keep();
+            }
         }
     }
 
@@ -404,8 +408,9 @@ impl Preparer {
         unit: Unit<Lease>,
         limits: SplitLimits,
     ) -> Result<Vec<Unit<Lease>>, String> {
+        let [bytes, items] = work_of(std::slice::from_ref(&unit));
         let mut lease = unit.lease;
-        let units = self.large_work.on(unit.bytes, unit.items as usize, || {
+        let units = self.large_work.on(bytes, items, || {
             if let Some(copy) = lease.content.restore()? {
                 lease.charged = Some(copy);
             }

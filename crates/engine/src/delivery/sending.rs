@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use sluice_flow::dispatch::Batch;
+use sluice_flow::dispatch::{Batch, Unit};
 use sluice_flow::{Exporter, Outcome, Payload};
 use sluice_otlp::Encoding;
 
@@ -47,6 +47,18 @@ pub(super) fn packing_bytes(batch: &Batch<Lease>, exporter: &dyn Exporter) -> us
     let inflated = payloads().filter(is_packed).map(|it| it.uncompressed_len_bytes);
     let packed_bytes = exporter.packing_bytes(batch.bytes, batch.items as usize);
     packed_bytes + inflated.sum::<usize>() + contents().map(Content::copied_bytes).sum::<usize>()
+}
+
+/// Bytes and items of the work on units: a part that was let go of takes work on all of its frame.
+pub(super) fn work_of(units: &[Unit<Lease>]) -> [usize; 2] {
+    let frames = units.iter().filter(|unit| unit.lease.content.is_let_go());
+    let frames = frames.map(|unit| &unit.lease.leased.entry.frame);
+    let of_frames = frames.map(|it| [it.payload.uncompressed_len_bytes, it.items as usize]);
+    let sum = |[bytes, items]: [usize; 2], unit: &Unit<Lease>| {
+        [bytes + unit.bytes, items + unit.items as usize]
+    };
+    let of_units = units.iter().fold([0; 2], sum);
+    of_frames.fold(of_units, |one, other| std::array::from_fn(|at| one[at].max(other[at])))
 }
 
 /// Whether parts of a refused request can be sent alone. `returns`: rejections go to the senders,

@@ -24,7 +24,7 @@ use super::dead_letter_writer::{DeadLetterWriter, Unwritten};
 use super::feed::Feed;
 use super::leased::{Fate, Leased};
 use super::prepare::{Lease, Preparer, contents, dominant_header_bytes, pack};
-use super::sending::{can_be_cut, packing_bytes};
+use super::sending::{can_be_cut, packing_bytes, work_of};
 use super::{Delivery, DeliveryId, Stop, messages, naming};
 use crate::large_work::requeue;
 use crate::private_memory::{ChargedCopy, ChargedMemory};
@@ -59,7 +59,7 @@ pub(crate) async fn run(
     mut stop: watch::Receiver<Stop>,
 ) {
     let mut task = Task {
-        dead_letters: DeadLetterWriter::new(delivery.clone()),
+        dead_letters: DeadLetterWriter::new(delivery.clone(), preparer.large_work.clone()),
         feed: None,
         has_read_all: false,
         has_read_enough: false,
@@ -179,6 +179,7 @@ impl Task {
             // They may have been what kept the log from giving more.
             self.delivery.wake.notify_one();
         }
+        self.dead_letters.let_go();
     }
 
     /// Makes the next unit, of the next frame of the log if none is begun. False if there is none
@@ -279,7 +280,7 @@ impl Task {
             (self.delivery.clone(), self.delivery.sending.charge(taken_bytes));
         let metadata = batch.units[0].lease.leased.entry.frame.metadata.clone();
         let (signal, items) = (self.delivery.signal, batch.items as u32);
-        let (batch_bytes, large_work) = (batch.bytes, self.preparer.large_work.clone());
+        let ([bytes, len], large_work) = (work_of(&batch.units), self.preparer.large_work.clone());
         let share_bytes = self.delivery.sending_limit_bytes.load(Ordering::Relaxed);
         let is_healthy = *self.dispatcher.state() == State::Open;
         // A probe is no sign of progress.
@@ -299,11 +300,12 @@ impl Task {
                 }
                 pack(exporter.as_ref(), signal, items, sources, metadata)
             };
-            let pack = || large_work.on(batch_bytes, items as usize, pack);
+            let pack = || large_work.on(bytes, len, pack);
             let mut packed = match packed.map_or_else(pack, Ok) {
                 Ok(packed) => Packed { ranges, ..packed },
                 Err(error) => return (None, error.into()),
             };
+            made.dedup_by(|one, other| Arc::ptr_eq(one, other));
             if !made.is_empty() && packed.encoding == Encoding::Identity {
                 // It may refer to what was made, of which it does not know that it is a copy.
                 packed.copied_bytes = made.iter().map(|copy| copy.bytes.len()).sum();

@@ -8,7 +8,7 @@ mod open_files;
 mod routing;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -33,6 +33,7 @@ use crate::extensions::Extensions;
 use crate::intake::{Door, ReceiverIngress};
 use crate::large_work::LargeWork;
 use crate::plan::{DeliveryPlan, MemoryPlan, Plan, ReceiverPlan};
+use crate::private_memory::CommonMemory;
 use crate::receiving::ReceivingBudget;
 use crate::shared_work::SharedWorkMemory;
 use crate::status::{EngineStatus, Reloads, Shown};
@@ -88,7 +89,7 @@ pub struct Engine {
     shared_work: Arc<SharedWorkMemory>,
     large_work: Arc<LargeWork>,
     /// Bytes of copies of requests in flight of all deliveries.
-    sending: Arc<AtomicU64>,
+    sending: Arc<CommonMemory>,
     receivers: Vec<RunningReceiver>,
     /// Receivers that a reload has ended, while they answer requests in flight.
     ending: JoinSet<(String, Streams)>,

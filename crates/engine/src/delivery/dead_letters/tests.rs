@@ -324,7 +324,7 @@ async fn letters_that_are_refused_at_a_start_are_counted_later() {
         assert_eq!((letters.is_refused(), letters.totals()), (true, DeadLetterTotals::default()));
         assert!(!letters.listing(10).problems.is_empty());
         let delivery = delivery_with(letters);
-        let _writer = DeadLetterWriter::new(delivery.clone());
+        let _writer = DeadLetterWriter::new(delivery.clone(), Arc::default());
         delivery.dead_letters.open_found();
         assert!(delivery.dead_letters.is_refused(), "the disk refuses still");
         refuses.store(false, Ordering::Relaxed);
