@@ -91,51 +91,45 @@ impl Tail {
             && !self.options.exclude.iter().any(|glob| glob.matches(path))
     }
 
-    /// Looks at everything that the patterns mean.
+    /// Looks at everything that the patterns mean. There may be many paths, so they are collected
+    /// only where they have to be compared.
     fn scan(&mut self, now: Instant) {
         self.looks += 1;
-        let (mut paths, mut directories) = (BTreeSet::new(), BTreeSet::new());
         let mut failed: Vec<(PathBuf, String)> = Vec::new();
-        let mut empty = Vec::new();
-        for glob in &self.options.include {
-            let before = paths.len();
+        let mut to_order = self.options.ordering.is_some().then(BTreeSet::new);
+        let include = std::mem::take(&mut self.options.include);
+        for glob in &include {
+            let mut is_empty = true;
             let mut visit = |found: Found<'_>| match found {
-                Found::Directory(path) => drop(directories.insert(path.to_owned())),
-                Found::File(path) => drop(paths.insert(path.to_owned())),
+                Found::Directory(path) => self.watcher.see(path),
+                Found::File(path) => {
+                    is_empty = false;
+                    if self.options.exclude.iter().any(|glob| glob.matches(path)) {
+                        return;
+                    }
+                    match &mut to_order {
+                        Some(paths) => drop(paths.insert(path.to_owned())),
+                        None => self.look_at(path, now),
+                    }
+                }
             };
             glob.walk(&mut visit, &mut |path, error| {
                 failed.push((path.to_owned(), error.to_string()));
             });
-            if paths.len() == before {
-                empty.push(glob.text().to_owned());
+            if is_empty && self.is_news(format!("pattern {}", glob.text())) {
+                tracing::warn!(pattern = glob.text(), "no file matches this pattern yet");
             }
         }
-        for pattern in empty {
-            if !paths.iter().any(|path| {
-                self.options.include.iter().any(|glob| glob.text() == pattern && glob.matches(path))
-            }) && self.is_news(format!("pattern {pattern}"))
-            {
-                tracing::warn!(pattern, "no file matches this pattern yet");
-            }
-        }
+        self.options.include = include;
         for (path, error) in &failed {
             if self.is_news(format!("directory {}", path.display())) {
                 tracing::error!(path = %path.display(), error,
                     "cannot look into this directory: files there are not read");
             }
         }
-        paths.retain(|path| !self.options.exclude.iter().any(|glob| glob.matches(path)));
-        let mut paths: Vec<PathBuf> = paths.into_iter().collect();
-        if let Some(ordering) = &self.options.ordering {
-            paths = ordering.select(paths);
-        }
-        for path in paths {
-            if self.is_passed(&path, now) {
-                continue;
-            }
-            if let Ok(metadata) = fs::metadata(&path) {
-                self.see(&path, &metadata, now);
-            }
+        if let (Some(paths), Some(ordering)) = (to_order, &self.options.ordering) {
+            let paths = ordering.select(paths.into_iter().collect());
+            paths.iter().for_each(|path| self.look_at(path, now));
         }
         self.schedule_new();
         self.begins_at_end = false;
@@ -149,12 +143,21 @@ impl Tail {
         unseen.into_iter().for_each(|id| self.leave(id, now));
         self.trim_missing();
         let targets = self.files.values().filter_map(|file| file.target.as_ref()?.parent());
-        directories.extend(targets.map(Path::to_owned));
-        let has_new = self.watcher.watch(directories.into_iter());
+        targets.for_each(|directory| self.watcher.see(directory));
+        let has_new = self.watcher.end_look();
         self.next_scan = match (self.watcher.is_complete(), has_new) {
             (true, false) => now + SCAN_INTERVAL,
             _ => now + self.options.poll_interval,
         };
+    }
+
+    /// Looks at the file at a path that is meant.
+    fn look_at(&mut self, path: &Path, now: Instant) {
+        if !self.is_passed(path, now)
+            && let Ok(metadata) = fs::metadata(path)
+        {
+            self.see(path, &metadata, now);
+        }
     }
 
     /// Whether the file at this path is not looked at now: it had nothing new for long.

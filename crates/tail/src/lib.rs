@@ -5,8 +5,8 @@
 //!
 //! The life of a line:
 //!
-//! 1. *find*: `glob` and `select` say which paths are meant, `watch` what changed, `find` sees a
-//!    path and the inode behind it.
+//! 1. *find*: `glob` and `select` say which paths are meant, `watch` what changed in which of the
+//!    `directories`, `find` sees a path and the inode behind it.
 //! 2. *open*: `open` does, and bounds how many files are open; `identify` tells whether the inode
 //!    holds a content that is known: under another name, on another inode, compressed.
 //! 3. *read*: `schedule` gives each file its turn, `read` fills the one `window` that all share.
@@ -19,6 +19,7 @@
 
 mod charset;
 mod checkpoint;
+mod directories;
 mod file;
 mod find;
 mod glob;
