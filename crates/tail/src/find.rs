@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::{FileId, Tail, window};
 
 /// Time between looks at all files while the kernel tells changes.
 const SCAN_INTERVAL: Duration = Duration::from_secs(30);
-/// Files that are followed. A file takes about half a KiB.
+/// Files that are followed. A file takes about half a KiB, its watched directories included.
 const FILES_MAX: usize = 100_000;
 /// A file is looked at again after this part of the time for which it had nothing new, and after
 /// so many poll intervals at most.
@@ -142,7 +143,9 @@ impl Tail {
             self.files.iter().filter(|(_, file)| is_unseen(file)).map(|(id, _)| *id).collect();
         unseen.into_iter().for_each(|id| self.leave(id, now));
         self.trim_missing();
-        let targets = self.files.values().filter_map(|file| file.target.as_ref()?.parent());
+        self.files.values_mut().for_each(|file| file.rare.release());
+        self.window.release();
+        let targets = self.files.values().filter_map(|file| file.rare.target.as_ref()?.parent());
         targets.for_each(|directory| self.watcher.see(directory));
         let has_new = self.watcher.end_look();
         self.next_scan = match (self.watcher.is_complete(), has_new) {
@@ -213,7 +216,7 @@ impl Tail {
             let path = file.path.clone();
             self.set_present(id);
             if let Some(file) = self.files.get_mut(&id) {
-                file.known_path = Some(path);
+                file.rare.known_path = Some(path);
             }
         }
         if *self.files[&id].path != *path || before != Some(id) {
@@ -293,11 +296,11 @@ impl Tail {
         self.unset_path(id);
         let Some(file) = self.files.get_mut(&id) else { return };
         file.path = path.into();
-        (file.target, file.moved) = (None, None);
+        (file.rare.target, file.rare.moved) = (None, None);
         if fs::symlink_metadata(path).is_ok_and(|it| it.is_symlink()) {
-            file.target = fs::canonicalize(path).ok().map(Arc::from);
+            file.rare.target = fs::canonicalize(path).ok().map(Arc::from);
         }
-        let (shared, target) = (file.path.clone(), file.target.clone());
+        let (shared, target) = (file.path.clone(), file.rare.target.clone());
         self.by_path.insert(shared, id);
         if let Some(target) = target {
             self.by_path.entry(target).or_insert(id);
@@ -308,7 +311,7 @@ impl Tail {
 
     pub(crate) fn unset_path(&mut self, id: FileId) {
         let Some(file) = self.files.get(&id) else { return };
-        for path in [Some(&file.path), file.target.as_ref()].into_iter().flatten() {
+        for path in [Some(&file.path), file.rare.target.as_ref()].into_iter().flatten() {
             if self.by_path.get(path) == Some(&id) {
                 self.by_path.remove(path);
             }
@@ -318,7 +321,7 @@ impl Tail {
     /// Wakes a file that may have something to read.
     pub(crate) fn wake(&mut self, id: FileId, now: Instant) {
         let Some(file) = self.files.get(&id) else { return };
-        if file.held.is_none() {
+        if file.rare.held.is_none() {
             let due = file.active + BATCH_TIME;
             if due <= now { self.schedule.soon(id) } else { self.schedule.at(id, due) }
         }
@@ -326,6 +329,8 @@ impl Tail {
 }
 
 /// Changes when a file is written to.
-pub(crate) fn version(metadata: &fs::Metadata) -> (u64, i64, i64) {
-    (metadata.len(), metadata.mtime(), metadata.mtime_nsec())
+pub(crate) fn version(metadata: &fs::Metadata) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (metadata.len(), metadata.mtime(), metadata.mtime_nsec()).hash(&mut hasher);
+    hasher.finish()
 }
