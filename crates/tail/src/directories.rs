@@ -163,6 +163,9 @@ impl Directories {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::collection::vec;
     use proptest::prelude::*;
 
     use super::*;
@@ -220,26 +223,28 @@ mod tests {
         /// stands for none any more.
         #[test]
         fn a_watch_stands_for_the_paths_by_which_it_was_seen_last(
-            looks in prop::collection::vec(prop::collection::vec((0..6_i32, 0..3_usize), 0..20), 1..6),
+            looks in vec(vec((0..6_i32, 0..3_usize), 0..20), 1..6),
         ) {
             let path = |watch: i32, link: usize| {
                 let above = ["/r", "/s", "/r/0"][link];
-                PathBuf::from(if watch == 0 { above.to_owned() } else { format!("{above}/{watch}") })
+                let below = (watch > 0).then(|| format!("{above}/{watch}"));
+                PathBuf::from(below.unwrap_or_else(|| above.to_owned()))
             };
             let mut directories = Directories::default();
-            let mut before = std::collections::BTreeSet::new();
+            let mut before = BTreeSet::new();
             for look in looks {
-                let mut now = std::collections::BTreeSet::new();
+                let mut now = BTreeSet::new();
                 for (watch, link) in look {
                     let path = path(watch, link);
                     let seen = directories.see(watch, &path, || false);
                     let it = (watch, path);
-                    prop_assert_eq!(seen, Some((!before.contains(&it) && !now.contains(&it), false)));
+                    let is_new = !before.contains(&it) && !now.contains(&it);
+                    prop_assert_eq!(seen, Some((is_new, false)));
                     now.insert(it);
                 }
                 let mut gone = trim(&mut directories);
                 gone.dedup();
-                let has = |set: &std::collections::BTreeSet<(i32, PathBuf)>, watch: i32| {
+                let has = |set: &BTreeSet<(i32, PathBuf)>, watch: i32| {
                     set.iter().any(|(it, _)| *it == watch)
                 };
                 for watch in 0..6 {
@@ -247,8 +252,8 @@ mod tests {
                     prop_assert_eq!(gone.contains(&watch), is_gone);
                     let mut found = paths(&directories, watch);
                     found.sort();
-                    let expected: Vec<PathBuf> =
-                        now.iter().filter(|(it, _)| *it == watch).map(|(_, it)| it.clone()).collect();
+                    let of_watch = now.iter().filter(|(it, _)| *it == watch);
+                    let expected: Vec<PathBuf> = of_watch.map(|(_, it)| it.clone()).collect();
                     prop_assert_eq!(found, expected);
                 }
                 before = now;

@@ -101,8 +101,8 @@ fn directory(folder: &Path, index: usize) -> PathBuf {
 }
 
 /// Scenario: ten thousand files with a few lines each, each in directories of its own; later one
-/// grows. Guarantee: each takes few bytes, also while all are looked at, few files are open, and while nothing changes there is
-/// nothing to do.
+/// grows. Guarantee: each takes few bytes, also while all are looked at, few files are open, and
+/// while nothing changes there is nothing to do.
 #[test]
 fn ten_thousand_files_take_little_memory_and_no_time() {
     let _alone = ALONE.lock();
