@@ -4,6 +4,7 @@ pub mod dispatch;
 pub mod export;
 pub mod frame;
 pub mod hop;
+pub mod idle;
 pub mod overload;
 pub mod source;
 pub mod taken_share;

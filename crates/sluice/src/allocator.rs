@@ -36,6 +36,11 @@ pub(crate) fn set_limit(bytes: u64) {
     LIMIT_BYTES.store(bytes, Ordering::Relaxed);
 }
 
+/// Returns the memory that the calling thread keeps, and that others have freed of it.
+pub(crate) fn give_back() {
+    collect(true);
+}
+
 /// Returns freed memory at once while memory is short.
 pub(crate) async fn keep_within_limit() {
     let soon = option(PURGE_DELAY);

@@ -76,6 +76,7 @@ async fn serve(
         "sluice starts"
     );
     allocator::set_limit(plan.memory.limit_bytes);
+    sluice_flow::idle::set_give_back(allocator::give_back);
     tokio::spawn(allocator::keep_within_limit());
     let own_telemetry = OwnTelemetry::start(&plan.own_telemetry, logging.tap())?;
     let mut parts = match Engine::start(plan, Some(scheduler)).await {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::{FileId, Tail, window};
 
 /// Time between looks at all files while the kernel tells changes.
 const SCAN_INTERVAL: Duration = Duration::from_secs(30);
-/// Files that are followed. A file takes about half a KiB.
+/// Files that are followed. A file takes about half a KiB, its watched directories included.
 const FILES_MAX: usize = 100_000;
 /// A file is looked at again after this part of the time for which it had nothing new, and after
 /// so many poll intervals at most.
@@ -91,51 +92,45 @@ impl Tail {
             && !self.options.exclude.iter().any(|glob| glob.matches(path))
     }
 
-    /// Looks at everything that the patterns mean.
+    /// Looks at everything that the patterns mean. There may be many paths, so they are collected
+    /// only where they have to be compared.
     fn scan(&mut self, now: Instant) {
         self.looks += 1;
-        let (mut paths, mut directories) = (BTreeSet::new(), BTreeSet::new());
         let mut failed: Vec<(PathBuf, String)> = Vec::new();
-        let mut empty = Vec::new();
-        for glob in &self.options.include {
-            let before = paths.len();
+        let mut to_order = self.options.ordering.is_some().then(BTreeSet::new);
+        let include = std::mem::take(&mut self.options.include);
+        for glob in &include {
+            let mut is_empty = true;
             let mut visit = |found: Found<'_>| match found {
-                Found::Directory(path) => drop(directories.insert(path.to_owned())),
-                Found::File(path) => drop(paths.insert(path.to_owned())),
+                Found::Directory(path) => self.watcher.see(path),
+                Found::File(path) => {
+                    is_empty = false;
+                    if self.options.exclude.iter().any(|glob| glob.matches(path)) {
+                        return;
+                    }
+                    match &mut to_order {
+                        Some(paths) => drop(paths.insert(path.to_owned())),
+                        None => self.look_at(path, now),
+                    }
+                }
             };
             glob.walk(&mut visit, &mut |path, error| {
                 failed.push((path.to_owned(), error.to_string()));
             });
-            if paths.len() == before {
-                empty.push(glob.text().to_owned());
+            if is_empty && self.is_news(format!("pattern {}", glob.text())) {
+                tracing::warn!(pattern = glob.text(), "no file matches this pattern yet");
             }
         }
-        for pattern in empty {
-            if !paths.iter().any(|path| {
-                self.options.include.iter().any(|glob| glob.text() == pattern && glob.matches(path))
-            }) && self.is_news(format!("pattern {pattern}"))
-            {
-                tracing::warn!(pattern, "no file matches this pattern yet");
-            }
-        }
+        self.options.include = include;
         for (path, error) in &failed {
             if self.is_news(format!("directory {}", path.display())) {
                 tracing::error!(path = %path.display(), error,
                     "cannot look into this directory: files there are not read");
             }
         }
-        paths.retain(|path| !self.options.exclude.iter().any(|glob| glob.matches(path)));
-        let mut paths: Vec<PathBuf> = paths.into_iter().collect();
-        if let Some(ordering) = &self.options.ordering {
-            paths = ordering.select(paths);
-        }
-        for path in paths {
-            if self.is_passed(&path, now) {
-                continue;
-            }
-            if let Ok(metadata) = fs::metadata(&path) {
-                self.see(&path, &metadata, now);
-            }
+        if let (Some(paths), Some(ordering)) = (to_order, &self.options.ordering) {
+            let paths = ordering.select(paths.into_iter().collect());
+            paths.iter().for_each(|path| self.look_at(path, now));
         }
         self.schedule_new();
         self.begins_at_end = false;
@@ -148,13 +143,24 @@ impl Tail {
             self.files.iter().filter(|(_, file)| is_unseen(file)).map(|(id, _)| *id).collect();
         unseen.into_iter().for_each(|id| self.leave(id, now));
         self.trim_missing();
-        let targets = self.files.values().filter_map(|file| file.target.as_ref()?.parent());
-        directories.extend(targets.map(Path::to_owned));
-        let has_new = self.watcher.watch(directories.into_iter());
+        self.files.values_mut().for_each(|file| file.rare.release());
+        self.window.release();
+        let targets = self.files.values().filter_map(|file| file.rare.target.as_ref()?.parent());
+        targets.for_each(|directory| self.watcher.see(directory));
+        let has_new = self.watcher.end_look();
         self.next_scan = match (self.watcher.is_complete(), has_new) {
             (true, false) => now + SCAN_INTERVAL,
             _ => now + self.options.poll_interval,
         };
+    }
+
+    /// Looks at the file at a path that is meant.
+    fn look_at(&mut self, path: &Path, now: Instant) {
+        if !self.is_passed(path, now)
+            && let Ok(metadata) = fs::metadata(path)
+        {
+            self.see(path, &metadata, now);
+        }
     }
 
     /// Whether the file at this path is not looked at now: it had nothing new for long.
@@ -210,7 +216,7 @@ impl Tail {
             let path = file.path.clone();
             self.set_present(id);
             if let Some(file) = self.files.get_mut(&id) {
-                file.known_path = Some(path);
+                file.rare.known_path = Some(path);
             }
         }
         if *self.files[&id].path != *path || before != Some(id) {
@@ -290,11 +296,11 @@ impl Tail {
         self.unset_path(id);
         let Some(file) = self.files.get_mut(&id) else { return };
         file.path = path.into();
-        (file.target, file.moved) = (None, None);
+        (file.rare.target, file.rare.moved) = (None, None);
         if fs::symlink_metadata(path).is_ok_and(|it| it.is_symlink()) {
-            file.target = fs::canonicalize(path).ok().map(Arc::from);
+            file.rare.target = fs::canonicalize(path).ok().map(Arc::from);
         }
-        let (shared, target) = (file.path.clone(), file.target.clone());
+        let (shared, target) = (file.path.clone(), file.rare.target.clone());
         self.by_path.insert(shared, id);
         if let Some(target) = target {
             self.by_path.entry(target).or_insert(id);
@@ -305,7 +311,7 @@ impl Tail {
 
     pub(crate) fn unset_path(&mut self, id: FileId) {
         let Some(file) = self.files.get(&id) else { return };
-        for path in [Some(&file.path), file.target.as_ref()].into_iter().flatten() {
+        for path in [Some(&file.path), file.rare.target.as_ref()].into_iter().flatten() {
             if self.by_path.get(path) == Some(&id) {
                 self.by_path.remove(path);
             }
@@ -315,7 +321,7 @@ impl Tail {
     /// Wakes a file that may have something to read.
     pub(crate) fn wake(&mut self, id: FileId, now: Instant) {
         let Some(file) = self.files.get(&id) else { return };
-        if file.held.is_none() {
+        if file.rare.held.is_none() {
             let due = file.active + BATCH_TIME;
             if due <= now { self.schedule.soon(id) } else { self.schedule.at(id, due) }
         }
@@ -323,6 +329,8 @@ impl Tail {
 }
 
 /// Changes when a file is written to.
-pub(crate) fn version(metadata: &fs::Metadata) -> (u64, i64, i64) {
-    (metadata.len(), metadata.mtime(), metadata.mtime_nsec())
+pub(crate) fn version(metadata: &fs::Metadata) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (metadata.len(), metadata.mtime(), metadata.mtime_nsec()).hash(&mut hasher);
+    hasher.finish()
 }

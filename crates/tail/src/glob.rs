@@ -1,7 +1,7 @@
 //! Patterns of paths, as the Collector writes them: `*`, `?`, `[a-z]`, `{a,b}` and `**`.
 
 use std::collections::HashSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
@@ -96,9 +96,9 @@ impl Walk<'_> {
                 }
             }
             [Part::Wild(pattern), rest @ ..] => {
-                for (path, name, is_directory) in self.list(at) {
+                for (name, is_directory) in self.list(at) {
                     if matches_name(pattern, name.as_bytes()) && is_directory != rest.is_empty() {
-                        self.enter(&path, rest, depth);
+                        self.enter(&at.join(name), rest, depth);
                     }
                 }
             }
@@ -116,9 +116,9 @@ impl Walk<'_> {
             return;
         }
         self.enter(at, rest, depth);
-        for (path, _, is_directory) in self.list(at) {
+        for (name, is_directory) in self.list(at) {
             if is_directory {
-                self.deep(&path, rest, depth + 1);
+                self.deep(&at.join(name), rest, depth + 1);
             }
         }
         self.above.remove(&inode);
@@ -135,8 +135,9 @@ impl Walk<'_> {
         }
     }
 
-    /// The entries of a directory that are files or directories, also behind links.
-    fn list(&mut self, at: &Path) -> Vec<(PathBuf, std::ffi::OsString, bool)> {
+    /// The names in a directory of files and, true, of directories, also behind links. In order, so
+    /// that files are seen in that of their paths.
+    fn list(&mut self, at: &Path) -> Vec<(OsString, bool)> {
         let here = if at.as_os_str().is_empty() { Path::new(".") } else { at };
         (self.visit)(Found::Directory(here));
         let entries = match fs::read_dir(here) {
@@ -149,18 +150,18 @@ impl Walk<'_> {
         let mut found = Vec::new();
         for entry in entries.flatten() {
             let (name, kind) = (entry.file_name(), entry.file_type());
-            let path = at.join(&name);
             let is_directory = match kind {
                 Ok(kind) if kind.is_file() => false,
                 Ok(kind) if kind.is_dir() => true,
-                Ok(kind) if kind.is_symlink() => match fs::metadata(&path) {
+                Ok(kind) if kind.is_symlink() => match fs::metadata(at.join(&name)) {
                     Ok(target) if target.is_file() || target.is_dir() => target.is_dir(),
                     _ => continue,
                 },
                 _ => continue,
             };
-            found.push((path, name, is_directory));
+            found.push((name, is_directory));
         }
+        found.sort_unstable();
         found
     }
 }

@@ -23,13 +23,13 @@ impl Tail {
         let Some(file) = self.files.get_mut(&id) else { return };
         if file.open.is_none() {
             match moved(file) {
-                Ok(moved) => file.moved = moved.map(PathBuf::into_boxed_path),
+                Ok(moved) => file.rare.moved = moved.map(PathBuf::into_boxed_path),
                 Err(error) => {
                     self.failed(id, &error, now);
                     return;
                 }
             }
-            if file.moved.is_none() {
+            if file.rare.moved.is_none() {
                 self.give_up(id);
                 return;
             }
@@ -87,11 +87,11 @@ impl Tail {
     /// found again.
     pub(crate) fn count_vanished(&mut self) {
         const NAMED: usize = 3;
-        let is_vanished = |file: &File| file.place == Place::Missing && file.known_unread > 0;
+        let is_vanished = |file: &File| file.place == Place::Missing && file.rare.known_unread > 0;
         let (mut files, mut bytes, mut paths) = (0, 0_u64, Vec::new());
         for file in self.files.values_mut().filter(|file| is_vanished(file)) {
             files += 1;
-            bytes = bytes.saturating_add(std::mem::take(&mut file.known_unread));
+            bytes = bytes.saturating_add(std::mem::take(&mut file.rare.known_unread));
             file.is_lost = true;
             paths.push(file.path.display().to_string());
         }
@@ -118,7 +118,8 @@ impl Tail {
         let order = self.missing_count;
         let Some(file) = self.files.get_mut(&id) else { return };
         file.place = Place::Missing;
-        file.partial = None;
+        file.rare.partial = None;
+        file.rare.release();
         file.seen_at = order;
         if file.head.len > 0 {
             self.missing.entry(file.head).or_default().push(id);
@@ -169,7 +170,7 @@ impl Tail {
         if count == 0 {
             return None;
         }
-        let settled = |(_, id): &&(u64, FileId)| self.files[id].begun.is_empty();
+        let settled = |(_, id): &&(u64, FileId)| self.files[id].rare.begun.is_empty();
         let oldest: Vec<FileId> =
             orders(self).iter().filter(settled).take(count).map(|(_, id)| *id).collect();
         let example = self.files.get(oldest.first()?)?.path.to_path_buf();
@@ -223,10 +224,10 @@ impl Tail {
         let excess = open.len().saturating_sub(self.away_max());
         for id in open.into_iter().take(excess) {
             let Some(file) = self.files.get_mut(&id) else { continue };
-            if file.moved.as_ref().is_none_or(|path| !is_at(path, file.inode)) {
-                file.moved = moved(file).ok().flatten().map(PathBuf::into_boxed_path);
+            if file.rare.moved.as_ref().is_none_or(|path| !is_at(path, file.inode)) {
+                file.rare.moved = moved(file).ok().flatten().map(PathBuf::into_boxed_path);
             }
-            if file.moved.is_some() {
+            if file.rare.moved.is_some() {
                 self.close(id);
             } else {
                 self.give_up(id);
@@ -242,7 +243,7 @@ pub(crate) fn is_at(path: &Path, inode: Inode) -> bool {
 
 /// Where a file is that was renamed: in its directory, or beside the target of its link.
 fn moved(file: &File) -> io::Result<Option<PathBuf>> {
-    let beside = [Some(&file.path), file.target.as_ref()];
+    let beside = [Some(&file.path), file.rare.target.as_ref()];
     for path in beside.into_iter().flatten() {
         let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
         let entries = match fs::read_dir(directory.unwrap_or(Path::new("."))) {

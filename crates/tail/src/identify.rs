@@ -55,8 +55,8 @@ impl Tail {
     /// has lost its tail.
     fn go_on(&mut self, id: FileId, mark: Mark) {
         let Some(file) = self.files.get_mut(&id) else { return };
-        (file.is_verified, file.is_from_disk, file.known_path) = (true, false, None);
-        file.known_unread = 0;
+        (file.is_verified, file.is_from_disk, file.rare.known_path) = (true, false, None);
+        file.rare.known_unread = 0;
         if mark.offset < file.mark.offset {
             self.counts.shortened += 1;
             tracing::warn!(path = %file.path.display(), read = file.mark.offset,
@@ -64,7 +64,7 @@ impl Tail {
                 begins alike: it is read on at its end");
             file.mark = mark;
             // Other bytes may come there.
-            file.sent.reset();
+            file.rare.sent.reset();
         }
     }
 
@@ -74,7 +74,7 @@ impl Tail {
         let path = file.path.display().to_string();
         let is_damaged = is_damage(error);
         if is_damaged {
-            file.failed_size = Some(file.size);
+            file.rare.failed_size = Some(file.size);
         } else {
             self.schedule.at(id, now + FAILED_PAUSE);
         }
@@ -114,7 +114,7 @@ impl Tail {
         }
         let Some(file) = self.files.get_mut(&id) else { return Ok(None) };
         file.head = Head::of(&head);
-        (file.is_identified, file.held) = (true, None);
+        (file.is_identified, file.rare.held) = (true, None);
         if begin > 0 {
             file.mark.offset = begin;
             let (lead, open) = (file.mark.lead_len(), file.open.as_ref());
@@ -185,12 +185,15 @@ impl Tail {
         if self.by_inode.get(&content.inode) == Some(&known) {
             self.by_inode.remove(&content.inode);
         }
-        let (mark, begun, head) = (content.mark, std::mem::take(&mut content.begun), content.head);
-        let sent = std::mem::take(&mut content.sent);
+        let (mark, head) = (content.mark, content.head);
+        let mut rare = file.rare;
+        rare.begun = std::mem::take(&mut content.rare.begun);
+        rare.sent = std::mem::take(&mut content.rare.sent);
+        rare.held = None;
         let is_identified = true;
-        let (path, target) = (file.path.clone(), file.target.clone());
+        let (path, target) = (file.path.clone(), rare.target.clone());
         self.by_inode.insert(file.inode, known);
-        **content = File { mark, begun, sent, head, is_identified, held: None, ..*file };
+        **content = File { mark, rare, head, is_identified, ..*file };
         for path in std::iter::once(path).chain(target) {
             self.by_path.entry(path).or_insert(known);
         }
@@ -211,7 +214,7 @@ impl Tail {
         let names = derived_from(&file.path);
         for other in self.originals(&file.path) {
             let original = &self.files[&other];
-            if other == id || original.place == Place::Missing || original.held.is_some() {
+            if other == id || original.place == Place::Missing || original.rare.held.is_some() {
                 continue;
             }
             let is_shorter = !file.is_gzip && file.size < original.mark.offset;
@@ -242,11 +245,11 @@ impl Tail {
         }
         let size =
             file.open.as_ref().and_then(|open| open.metadata().ok()).map_or(0, |it| it.len());
-        if file.held.is_none() || original_is_away || size != file.size {
+        if file.rare.held.is_none() || original_is_away || size != file.size {
             file.size = size;
-            file.held = Some(now + COPY_PATIENCE);
+            file.rare.held = Some(now + COPY_PATIENCE);
         }
-        Ok(file.held.is_some_and(|until| now < until))
+        Ok(file.rare.held.is_some_and(|until| now < until))
     }
 
     /// Contents of whose names this one is made, and those that have left this directory.
@@ -271,11 +274,11 @@ impl Tail {
         let Some(file) = self.files.get_mut(&id) else { return };
         let mut next = File::new(file.path.clone(), file.inode, now);
         next.open = file.open.take();
-        next.target = file.target.take();
+        next.rare.target = file.rare.target.take();
         (next.place, next.seen_at) = (file.place, file.seen_at);
         (next.size, next.is_gzip) = (file.size, file.is_gzip);
         tracing::info!(path = %next.path.display(), "the file was truncated or written anew");
-        let (inode, paths) = (next.inode, [Some(next.path.clone()), next.target.clone()]);
+        let (inode, paths) = (next.inode, [Some(next.path.clone()), next.rare.target.clone()]);
         for path in paths.into_iter().flatten() {
             if self.by_path.get(&path) == Some(&id) {
                 self.by_path.insert(path, new);
@@ -285,12 +288,12 @@ impl Tail {
         if next.place == Place::Away {
             self.away.push_back(new);
         }
-        if let Some(path) = file.known_path.take() {
+        if let Some(path) = file.rare.known_path.take() {
             file.path = path;
         }
         file.is_over = true;
         // Its size is that of the next content, and how long it was is known only to a checkpoint.
-        file.size = file.mark.offset.saturating_add(file.known_unread);
+        file.size = file.mark.offset.saturating_add(file.rare.known_unread);
         file.is_gzip = false;
         let is_open = next.open.is_some();
         self.files.insert(new, Box::new(next));
@@ -319,8 +322,8 @@ fn derived_from(path: &Path) -> Vec<PathBuf> {
 fn is_at_rest(file: &File, now: Instant) -> bool {
     file.place == Place::Away
         && file.is_identified
-        && file.begun.is_empty()
-        && file.partial.is_none()
+        && file.rare.begun.is_empty()
+        && file.rare.partial.is_none()
         && now >= file.active + AWAY_TIME
 }
 
@@ -331,7 +334,7 @@ fn begins_as(original: &File, head: &[u8]) -> io::Result<bool> {
     }
     let opened = match &original.open {
         Some(open) => open.try_clone(),
-        None => fs::File::open(original.moved.as_deref().unwrap_or(&original.path)),
+        None => fs::File::open(original.rare.moved.as_deref().unwrap_or(&original.path)),
     };
     let opened = match opened {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -358,7 +361,7 @@ fn end_of_rest(
     size: u64,
 ) -> io::Result<Option<Mark>> {
     let is_possible = content.is_from_disk
-        && content.begun.is_empty()
+        && content.rare.begun.is_empty()
         && !is_gzip
         && content.head.len > 0
         && (u64::from(content.head.len)..content.mark.offset).contains(&size);

@@ -1,6 +1,5 @@
 //! Changes since a checkpoint was written.
 
-use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use crate::checkpoint::{add_line, add_sent, add_sum, header};
@@ -25,7 +24,8 @@ pub enum Write {
 /// Knows what a checkpoint has.
 #[derive(Default)]
 pub struct Journal {
-    written: HashMap<FileId, Written>,
+    /// In order.
+    written: Vec<Written>,
     whole_bytes: usize,
     changes_bytes: usize,
     sent_bytes: usize,
@@ -35,6 +35,7 @@ pub struct Journal {
 /// A content that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Written {
+    id: FileId,
     /// Of its line.
     hash: u64,
     /// Of its ranges: see [`crate::sent::SentRanges::resets`].
@@ -48,13 +49,14 @@ impl Journal {
             return Some(Write::Whole(self.whole(tail)));
         }
         let mut text = String::new();
-        let mut count = 0;
+        let (mut count, mut new) = (0, Vec::new());
         for (id, file) in identified(tail) {
             count += 1;
-            self.note(&mut text, id, file);
+            new.extend(self.note(&mut text, id, file));
         }
+        self.add(new);
         if self.written.len() > count {
-            self.written.retain(|id, _| {
+            self.written.retain(|Written { id, .. }| {
                 let is_there = tail.files.get(id).is_some_and(|file| file.is_identified);
                 if !is_there {
                     add_line(&mut text, id.0, None);
@@ -80,8 +82,10 @@ impl Journal {
     pub fn sent(&mut self, tail: &Tail, id: FileId, sent: &Sent) -> Option<String> {
         let file = tail.files.get(&id).filter(|_| self.is_begun)?;
         let mut text = String::new();
-        if self.written.get(&id).is_none_or(|it| it.resets != file.sent.resets) {
-            self.note(&mut text, id, file);
+        let written = self.place_of(id).ok().map(|at| self.written[at]);
+        if written.is_none_or(|it| it.resets != file.rare.sent.resets) {
+            let new = self.note(&mut text, id, file);
+            self.add(new);
         }
         add_sent(&mut text, id.0, sent);
         add_sum(&mut text);
@@ -89,13 +93,27 @@ impl Journal {
         Some(text)
     }
 
-    /// Adds what changed of a content.
-    fn note(&mut self, text: &mut String, id: FileId, file: &File) {
+    /// Where it is written, or would be.
+    fn place_of(&self, id: FileId) -> Result<usize, usize> {
+        self.written.binary_search_by_key(&id, |it| it.id)
+    }
+
+    fn add(&mut self, new: impl IntoIterator<Item = Written>) {
+        let before = self.written.len();
+        self.written.extend(new);
+        if self.written.len() > before {
+            self.written.sort_unstable_by_key(|it| it.id);
+        }
+    }
+
+    /// Adds to a text what changed of a content. Returns what [`Journal::add`] has to add.
+    fn note(&mut self, text: &mut String, id: FileId, file: &File) -> Option<Written> {
         let mark = resolved_mark(file);
-        let now = Written { hash: hash_of(file, mark), resets: file.sent.resets };
-        let before = self.written.insert(id, now);
+        let now = Written::of(id, file, mark);
+        let place = self.place_of(id).ok();
+        let before = place.map(|at| std::mem::replace(&mut self.written[at], now));
         if before == Some(now) {
-            return;
+            return None;
         }
         let is_reset = before.is_some_and(|before| before.resets != now.resets);
         if is_reset {
@@ -103,8 +121,9 @@ impl Journal {
         }
         add_line(text, id.0, Some(&file.known_at(mark)));
         if is_reset {
-            file.sent.iter().for_each(|sent| add_sent(text, id.0, sent));
+            file.rare.sent.iter().for_each(|sent| add_sent(text, id.0, sent));
         }
+        before.is_none().then_some(now)
     }
 
     /// A text was not written: the next one is a whole checkpoint.
@@ -114,8 +133,8 @@ impl Journal {
 
     /// Contents that are missing come first, in the order in which they are forgotten.
     fn whole(&mut self, tail: &Tail) -> String {
-        self.written.clear();
         let mut files: Vec<(FileId, &File)> = identified(tail).collect();
+        self.written = Vec::with_capacity(files.len());
         files.sort_by_key(|(_, file)| {
             let missing = (file.place == Place::Missing).then_some(file.seen_at);
             (missing.is_none(), missing, &file.path)
@@ -123,11 +142,11 @@ impl Journal {
         let mut text = header();
         for (id, file) in files {
             let mark = resolved_mark(file);
-            let written = Written { hash: hash_of(file, mark), resets: file.sent.resets };
-            self.written.insert(id, written);
+            self.written.push(Written::of(id, file, mark));
             add_line(&mut text, id.0, Some(&file.known_at(mark)));
-            file.sent.iter().for_each(|sent| add_sent(&mut text, id.0, sent));
+            file.rare.sent.iter().for_each(|sent| add_sent(&mut text, id.0, sent));
         }
+        self.written.sort_unstable_by_key(|it| it.id);
         add_sum(&mut text);
         (self.whole_bytes, self.changes_bytes, self.sent_bytes) = (text.len(), 0, 0);
         self.is_begun = true;
@@ -141,12 +160,18 @@ fn identified(tail: &Tail) -> impl Iterator<Item = (FileId, &File)> {
 
 /// The place up to which a content is resolved.
 pub(crate) fn resolved_mark(file: &File) -> Mark {
-    file.begun.front().copied().unwrap_or(file.mark)
+    file.rare.begun.front().copied().unwrap_or(file.mark)
+}
+
+impl Written {
+    fn of(id: FileId, file: &File, mark: Mark) -> Written {
+        Written { id, hash: hash_of(file, mark), resets: file.rare.sent.resets }
+    }
 }
 
 fn hash_of(file: &File, mark: Mark) -> u64 {
     let mut hasher = DefaultHasher::new();
-    let path = file.known_path.as_ref().unwrap_or(&file.path);
+    let path = file.rare.known_path.as_ref().unwrap_or(&file.path);
     (file.inode, file.head, path.as_os_str()).hash(&mut hasher);
     // The number of unread bytes is worth no write of its own.
     let has_unread = file.unread_behind(mark) > 0;

@@ -5,8 +5,8 @@
 //!
 //! The life of a line:
 //!
-//! 1. *find*: `glob` and `select` say which paths are meant, `watch` what changed, `find` sees a
-//!    path and the inode behind it.
+//! 1. *find*: `glob` and `select` say which paths are meant, `watch` what changed in which of the
+//!    `directories`, `find` sees a path and the inode behind it.
 //! 2. *open*: `open` does, and bounds how many files are open; `identify` tells whether the inode
 //!    holds a content that is known: under another name, on another inode, compressed.
 //! 3. *read*: `schedule` gives each file its turn, `read` fills the one `window` that all share.
@@ -19,6 +19,7 @@
 
 mod charset;
 mod checkpoint;
+mod directories;
 mod file;
 mod find;
 mod glob;
@@ -221,9 +222,7 @@ impl Tail {
         self.begins_at_end = false;
         let id = self.new_id();
         self.by_inode.insert(known.inode, id);
-        let mut file = File::known(known);
-        file.begun = begun.into();
-        self.files.insert(id, Box::new(file));
+        self.files.insert(id, Box::new(File::known(known, begun)));
         self.set_missing(id);
         id
     }
@@ -255,7 +254,7 @@ impl Tail {
         let window = &self.window;
         let Some(file) = self.files.get_mut(&id) else { return 0 };
         file.seal(window, id);
-        file.begun.push_back(file.mark);
+        file.rare.begun.push_back(file.mark);
         file.mark.offset
     }
 
@@ -287,8 +286,8 @@ impl Tail {
         let window = &self.window;
         let Some(file) = self.files.get_mut(&id) else { return 0 };
         file.seal(window, id);
-        if file.begun.back().is_some_and(|mark| mark.offset == file.mark.offset) {
-            file.begun.pop_back();
+        if file.rare.begun.back().is_some_and(|mark| mark.offset == file.mark.offset) {
+            file.rare.begun.pop_back();
         }
         file.mark.offset
     }
@@ -304,10 +303,10 @@ impl Tail {
     /// Returns whether that leaves something of both.
     pub fn cut_range(&mut self, id: FileId, at: Mark) -> bool {
         let Some(file) = self.files.get_mut(&id) else { return false };
-        let is_within = file.begun.back().is_some_and(|start| start.offset < at.offset)
+        let is_within = file.rare.begun.back().is_some_and(|start| start.offset < at.offset)
             && at.offset < file.mark.offset;
         if is_within {
-            file.begun.push_back(at);
+            file.rare.begun.push_back(at);
         }
         is_within
     }
@@ -316,27 +315,29 @@ impl Tail {
     pub fn rewind(&mut self, id: FileId, offset: u64) {
         self.window.clear();
         let Some(file) = self.files.get_mut(&id) else { return };
-        if let Some(at) = file.begun.iter().position(|mark| mark.offset == offset) {
-            file.mark = file.begun[at];
-            file.begun.truncate(at);
+        if let Some(at) = file.rare.begun.iter().position(|mark| mark.offset == offset) {
+            file.mark = file.rare.begun[at];
+            file.rare.begun.truncate(at);
         }
     }
 
     /// Everything before this offset is resolved: it is where a range began or the last one ended.
     pub fn resolved(&mut self, id: FileId, offset: u64) {
         let Some(file) = self.files.get_mut(&id) else { return };
-        while file.begun.front().is_some_and(|mark| mark.offset < offset) {
-            file.begun.pop_front();
+        while file.rare.begun.front().is_some_and(|mark| mark.offset < offset) {
+            file.rare.begun.pop_front();
         }
-        if file.begun.is_empty() && file.begun.capacity() > 0 {
-            file.begun = VecDeque::new();
+        if file.rare.begun.is_empty() && file.rare.begun.capacity() > 0 {
+            file.rare.begun = VecDeque::new();
         }
-        file.sent.forget_before(resolved_mark(file).offset);
+        let resolved = resolved_mark(file).offset;
+        file.rare.sent.forget_before(resolved);
+        file.rare.release();
     }
 
     /// Everything that is read of a file is resolved, or given up.
     pub fn is_settled(&self, id: FileId) -> bool {
-        self.files.get(&id).is_none_or(|file| file.begun.is_empty())
+        self.files.get(&id).is_none_or(|file| file.rare.begun.is_empty())
     }
 
     /// All contents with the marks up to which they are resolved.
@@ -350,7 +351,7 @@ impl Tail {
     pub fn contents(&self) -> impl Iterator<Item = (FileId, Known, Vec<Mark>)> {
         let identified = self.files.iter().filter(|(_, file)| file.is_identified);
         identified.map(|(id, file)| {
-            (*id, file.known_with_sent(file.mark), file.begun.iter().copied().collect())
+            (*id, file.known_with_sent(file.mark), file.rare.begun.iter().copied().collect())
         })
     }
 
@@ -392,11 +393,16 @@ impl Tail {
 
     /// Looks how large open files are, for a last checkpoint.
     pub fn note_sizes(&mut self) {
-        for file in self.files.values_mut().filter(|file| file.held.is_none()) {
+        for file in self.files.values_mut().filter(|file| file.rare.held.is_none()) {
             if let Some(Ok(metadata)) = file.open.as_ref().map(fs::File::metadata) {
                 file.size = metadata.len();
             }
         }
+    }
+
+    /// The number of looks at all files.
+    pub fn looks(&self) -> u64 {
+        self.looks
     }
 
     /// Files that are there.

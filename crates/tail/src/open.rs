@@ -17,7 +17,7 @@ impl Tail {
         if file.open.is_some() {
             return true;
         }
-        let opened = fs::File::open(file.moved.as_deref().unwrap_or(&file.path));
+        let opened = fs::File::open(file.rare.moved.as_deref().unwrap_or(&file.path));
         let compression = self.options.compression;
         let opened = opened.and_then(|open| {
             let is_gzip = is_gzip(compression, &open)?;
@@ -28,7 +28,7 @@ impl Tail {
                 // One that is too short to tell is not identified yet, and decided then.
                 file.is_gzip = is_gzip.unwrap_or(false);
                 file.open = Some(open);
-                if file.held.is_none() {
+                if file.rare.held.is_none() {
                     file.size = metadata.len();
                 }
                 self.open_count += 1;
@@ -87,8 +87,8 @@ impl Tail {
                     file.open.is_some()
                         && file.place == Place::Listed
                         && file.is_identified
-                        && file.begun.is_empty()
-                        && file.partial.is_none()
+                        && file.rare.begun.is_empty()
+                        && file.rare.partial.is_none()
                         && file.unread() == 0
                 })
         };
@@ -111,7 +111,7 @@ impl Tail {
                     return;
                 }
             } else if let Some(file) = self.files.get(&id)
-                && (file.place == Place::Listed || file.moved.is_some())
+                && (file.place == Place::Listed || file.rare.moved.is_some())
             {
                 self.close(id);
             }

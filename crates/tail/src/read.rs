@@ -66,11 +66,11 @@ impl Tail {
                 return None;
             }
         };
-        if file.failed_size.is_some_and(|failed| failed == size) {
+        if file.rare.failed_size.is_some_and(|failed| failed == size) {
             return None;
         }
-        file.failed_size = None;
-        if file.held.is_none() {
+        file.rare.failed_size = None;
+        if file.rare.held.is_none() {
             file.size = size;
         }
         if self.options.locks && flock(open, FlockOperation::NonBlockingLockExclusive).is_err() {
@@ -103,6 +103,9 @@ impl Tail {
     pub fn end_turn(&mut self, id: FileId, is_over: bool) {
         self.window.clear();
         self.unlock(id);
+        if let Some(file) = self.files.get_mut(&id) {
+            file.rare.release();
+        }
         if !is_over && self.place_of(id).is_some_and(|place| place != Place::Missing) {
             self.schedule.soon(id);
         }
@@ -179,9 +182,9 @@ impl Tail {
     /// The file has another content than the one whose beginning was seen.
     fn changed_unread(&mut self, id: FileId, now: Instant) {
         match self.files.get_mut(&id) {
-            Some(file) if file.mark.offset == 0 && file.begun.is_empty() => {
+            Some(file) if file.mark.offset == 0 && file.rare.begun.is_empty() => {
                 (file.is_identified, file.head) = (false, Head::default());
-                file.sent.reset();
+                file.rare.sent.reset();
                 self.schedule.soon(id);
             }
             _ => self.replaced(id, now),
@@ -224,17 +227,18 @@ impl Tail {
         file.is_cut = self.window.is_cut;
         let left = self.window.from(file.mark.offset).len() as u64;
         let end = file.mark.offset + left;
-        let is_new = file.partial.is_none_or(|(before, _)| before != end);
+        let is_new = file.rare.partial.is_none_or(|(before, _)| before != end);
         if left == 0 {
-            (file.partial, file.inflated_size) = (None, file.size);
+            file.rare.partial = None;
+            file.rare.inflated_size = if file.is_gzip { file.size } else { 0 };
         } else if is_new {
-            (file.partial, file.active) = (Some((end, now)), now);
+            (file.rare.partial, file.active) = (Some((end, now)), now);
         }
-        if let Some((_, since)) = file.partial {
+        if let Some((_, since)) = file.rare.partial {
             let is_quiet = file.place == Place::Away && now >= file.active + AWAY_TIME;
             let is_due = !flush_after.is_zero() && now >= since + flush_after;
             if (is_due || is_quiet) && !self.flushes {
-                file.partial = None;
+                file.rare.partial = None;
                 self.flushes = true;
                 return Turn::Lines;
             }
@@ -256,7 +260,8 @@ impl Tail {
     /// Nothing more can be read of the file now.
     fn rest(&mut self, id: FileId, now: Instant) {
         let Some(file) = self.files.get(&id) else { return };
-        let is_settled = is_resolved(file) && file.partial.is_none() && file.held.is_none();
+        let is_settled =
+            is_resolved(file) && file.rare.partial.is_none() && file.rare.held.is_none();
         if self.options.deletes
             && file.is_identified
             && file.mark.offset > 0
@@ -300,12 +305,12 @@ impl Tail {
         let pause = self.options.poll_interval.max(AWAY_INTERVAL);
         let Some(file) = self.files.get_mut(&id) else { return false };
         let is_whole = is_settled && file.place == Place::Listed && !file.is_cut;
-        let whole = file.whole.filter(|(size, _)| is_whole && *size == file.size);
+        let whole = file.rare.whole.filter(|(size, _)| is_whole && *size == file.size);
         match whole {
             Some((_, since)) if now >= since + pause => return self.delete(id),
             Some((_, since)) => self.schedule.at(id, since + pause),
             None => {
-                file.whole = is_whole.then_some((file.size, now));
+                file.rare.whole = is_whole.then_some((file.size, now));
                 // One that is cut goes on when it changes.
                 if !file.is_cut {
                     self.schedule.at(id, now + pause);
@@ -339,5 +344,5 @@ impl Tail {
 
 /// Nothing before the place that was reached is under way. A range may have begun there.
 fn is_resolved(file: &File) -> bool {
-    file.begun.front().is_none_or(|mark| mark.offset == file.mark.offset)
+    file.rare.begun.front().is_none_or(|mark| mark.offset == file.mark.offset)
 }

@@ -5,6 +5,9 @@ use std::time::Instant;
 
 use crate::FileId;
 
+/// Files for which memory is kept while none has something to read.
+const KEPT: usize = 64;
+
 /// Files that have something to read, in order, and those that have at a time.
 #[derive(Default)]
 pub(crate) struct Schedule {
@@ -63,6 +66,11 @@ impl Schedule {
         let id = self.ready(now).next()?;
         self.ready.pop_front();
         self.due.remove(&id);
+        // At the start all files are due.
+        if self.ready.is_empty() && self.ready.capacity() > KEPT {
+            self.ready = VecDeque::new();
+            self.due.shrink_to(2 * self.due.len());
+        }
         Some(id)
     }
 

@@ -59,6 +59,10 @@ pub(crate) struct SentRanges {
 }
 
 impl SentRanges {
+    pub(crate) const fn new() -> SentRanges {
+        SentRanges { ranges: VecDeque::new(), resets: 0 }
+    }
+
     /// Adds a range. Others that it overlaps were cut otherwise: they are forgotten.
     pub(crate) fn insert(&mut self, sent: Sent) {
         let first = self.ranges.partition_point(|it| it.end <= sent.start);
@@ -146,7 +150,7 @@ impl Tail {
     pub fn sum_range(&mut self, id: FileId, seed: u64) {
         self.sum = self.files.get(&id).map(|file| {
             let start = file.mark.offset;
-            Sum::new(start, seed, file.sent.next_bound(start))
+            Sum::new(start, seed, file.rare.sent.next_bound(start))
         });
     }
 
@@ -171,12 +175,12 @@ impl Tail {
         let (start, end) = (range.start, range.end);
         let sum = self.sum.take()?.of(start, end, made)?;
         let file = self.files.get_mut(&id)?;
-        let known = file.sent.name(start, end, sum);
+        let known = file.rare.sent.name(start, end, sum);
         let name = known.or_else(|| Some(Name { run: self.run?, number: self.next_name }))?;
         let sent = Sent { name, start, end, sum };
         if known.is_none() {
             self.next_name += 1;
-            file.sent.insert(sent);
+            file.rare.sent.insert(sent);
         }
         Some((sent, known.is_none()))
     }

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 
+use crate::directories::Directories;
+
 /// File systems whose files others may change: the kernel does not know of that.
 const REMOTE: [i64; 8] = [
     0x6969,      // NFS
@@ -22,11 +24,13 @@ const REMOTE: [i64; 8] = [
 
 pub(crate) struct Watcher {
     fd: Option<OwnedFd>,
-    /// Watches and their paths, in order: links may lead to one directory by several. There may be
-    /// as many as files, so each path stands here once.
-    directories: Vec<(i32, Box<Path>)>,
+    directories: Directories,
     /// All directories tell their changes. If not, files are looked at again and again.
     is_complete: bool,
+    /// The look under way has seen one that does not.
+    misses: bool,
+    /// And one that was not watched before.
+    has_new: bool,
 }
 
 /// Something that changed.
@@ -52,7 +56,8 @@ impl Watcher {
             .ok()
         });
         let is_complete = fd.is_some();
-        Watcher { fd, directories: Vec::new(), is_complete }
+        let (directories, misses, has_new) = (Directories::default(), false, false);
+        Watcher { fd, directories, is_complete, misses, has_new }
     }
 
     pub(crate) fn is_complete(&self) -> bool {
@@ -63,12 +68,9 @@ impl Watcher {
         self.fd.as_ref().map(OwnedFd::as_fd)
     }
 
-    /// Watches these directories and no others. Returns whether some are new: they have to be
-    /// looked into again.
-    pub(crate) fn watch(&mut self, directories: impl Iterator<Item = PathBuf>) -> bool {
-        let Some(fd) = &self.fd else { return false };
-        let mut watched = Vec::new();
-        self.is_complete = true;
+    /// Watches this directory from now on, up to the end of the next look at which it is not seen.
+    pub(crate) fn see(&mut self, path: &Path) {
+        let Some(fd) = &self.fd else { return };
         let flags = WatchFlags::MODIFY
             | WatchFlags::CREATE
             | WatchFlags::DELETE
@@ -77,39 +79,36 @@ impl Watcher {
             | WatchFlags::DELETE_SELF
             | WatchFlags::MOVE_SELF
             | WatchFlags::ONLYDIR;
-        for path in directories {
-            match inotify::add_watch(fd, &path, flags) {
-                Ok(watch) => {
-                    self.is_complete &= !is_remote(&path);
-                    watched.push((watch, path.into_boxed_path()));
+        match inotify::add_watch(fd, path, flags) {
+            Ok(watch) => match self.directories.see(watch, path, || is_remote(path)) {
+                Some((is_new, is_remote)) => {
+                    self.has_new |= is_new;
+                    self.misses |= is_remote;
                 }
-                Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => {}
-                Err(error) => {
-                    if self.is_complete && error == rustix::io::Errno::NOSPC {
-                        tracing::warn!(directory = %path.display(),
-                            "there are no inotify watches left (fs.inotify.max_user_watches): \
-                             files are looked at every poll_interval");
-                    }
-                    self.is_complete = false;
+                None => self.misses = true,
+            },
+            Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => {}
+            Err(error) => {
+                let is_news = self.is_complete && !self.misses;
+                if is_news && error == rustix::io::Errno::NOSPC {
+                    tracing::warn!(directory = %path.display(),
+                        "there are no inotify watches left (fs.inotify.max_user_watches): files \
+                         are looked at every poll_interval");
                 }
+                self.misses = true;
             }
         }
-        watched.sort_unstable();
-        watched.dedup();
-        watched.shrink_to_fit();
-        let before = std::mem::replace(&mut self.directories, watched);
-        let mut gone: Vec<i32> = before.iter().map(|(watch, _)| *watch).collect();
-        gone.dedup();
-        for watch in gone.into_iter().filter(|watch| self.paths_of(*watch).next().is_none()) {
-            let _ = inotify::remove_watch(fd, watch);
-        }
-        self.directories.iter().any(|it| before.binary_search(it).is_err())
     }
 
-    fn paths_of(&self, watch: i32) -> impl Iterator<Item = &Path> {
-        let first = self.directories.partition_point(|(it, _)| *it < watch);
-        let of_watch = self.directories[first..].iter().take_while(move |(it, _)| *it == watch);
-        of_watch.map(|(_, path)| &**path)
+    /// Ends a look: directories that it did not see are no longer watched. Returns whether some are
+    /// new: they have to be looked into again.
+    pub(crate) fn end_look(&mut self) -> bool {
+        let Some(fd) = &self.fd else { return false };
+        self.directories.trim(|watch| {
+            let _ = inotify::remove_watch(fd, watch);
+        });
+        self.is_complete = !std::mem::take(&mut self.misses);
+        std::mem::take(&mut self.has_new)
     }
 
     /// Takes the changes that were told.
@@ -127,8 +126,8 @@ impl Watcher {
                 continue;
             }
             let Some(name) = event.file_name() else { continue };
-            for directory in self.paths_of(event.wd()) {
-                let path = join(directory, OsStr::from_bytes(name.to_bytes()));
+            for directory in self.directories.paths_of(event.wd()) {
+                let path = join(&directory, OsStr::from_bytes(name.to_bytes()));
                 let is_written = flags.contains(ReadFlags::MODIFY);
                 tell(if is_written { Change::Written(path) } else { Change::Named(path) });
             }

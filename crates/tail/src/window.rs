@@ -37,6 +37,13 @@ impl Window {
         }
     }
 
+    /// Gives the memory back if it is no file's turn.
+    pub(crate) fn release(&mut self) {
+        if self.of.is_none() {
+            self.bytes = Vec::new();
+        }
+    }
+
     pub(crate) fn holds(&self, id: FileId) -> bool {
         self.of == Some(id)
     }

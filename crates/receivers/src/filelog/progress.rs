@@ -17,6 +17,10 @@ use crate::receiver::Streams;
 
 /// Time between checkpoints, if something changed.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(1);
+/// Files for which memory is kept while nothing is under way.
+const KEPT_POSITIONS: usize = 64;
+/// Files of which something is under way before resolved ranges are looked for.
+const SETTLED_POSITIONS: usize = 256;
 /// Begins the lines of a stream's name that are ranges which were sent.
 const SENT: &str = "sent ";
 
@@ -30,6 +34,8 @@ pub(super) struct Progress {
     /// It is not tried for the first time.
     was_saved: bool,
     next_look: Instant,
+    /// Resolved ranges are looked for before that with so many files.
+    settles_at: usize,
     is_failing: bool,
 }
 
@@ -62,7 +68,17 @@ impl Progress {
         let checkpoint = checkpoint.map(Arc::new);
         let (journal, next_look) = (Journal::default(), Instant::now());
         let (positions, saving, was_saved, is_failing) = (under_way, None, false, false);
-        Progress { positions, checkpoint, journal, saving, was_saved, next_look, is_failing }
+        let settles_at = SETTLED_POSITIONS;
+        Progress {
+            positions,
+            checkpoint,
+            journal,
+            saving,
+            was_saved,
+            next_look,
+            settles_at,
+            is_failing,
+        }
     }
 
     /// Whether a range of the file was refused, so that it is read again.
@@ -122,6 +138,9 @@ impl Progress {
     /// Tells the tail what is resolved, and writes a checkpoint if something changed.
     pub(super) fn look(&mut self, tail: &mut Tail, counters: &Counters, now: Instant) {
         if now < self.next_look {
+            if self.positions.len() >= self.settles_at {
+                self.settle(tail, now);
+            }
             return;
         }
         self.next_look = now + CHECKPOINT_INTERVAL;
@@ -148,6 +167,11 @@ impl Progress {
             tail.resolved(*id, positions.lowest_unresolved());
             !tail.is_settled(*id)
         });
+        self.settles_at = SETTLED_POSITIONS.max(2 * self.positions.len());
+        // At the start all files are under way.
+        if self.positions.capacity() > KEPT_POSITIONS.max(8 * self.positions.len()) {
+            self.positions.shrink_to(2 * self.positions.len());
+        }
     }
 
     /// Writes the checkpoint on a thread that may wait for the disk. The one before has ended.

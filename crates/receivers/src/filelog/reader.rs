@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use sluice_flow::idle;
 use sluice_flow::source::{ArrivedBody, Ingress, IngressRoute, Permit, Receipt, Refusal, Request};
 use sluice_operators::Counts;
 use sluice_otlp::Signal;
@@ -36,6 +37,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 const SUM_INTERVAL: Duration = Duration::from_secs(1);
 /// Pause if no pipeline takes logs, or a refusal is no question of time.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Memory that is freed is given back this long after reading, or looking for files, began.
+const GIVE_BACK_AFTER: Duration = Duration::from_secs(2);
 /// Attributes of files that are kept.
 const CACHED_ATTRIBUTES: usize = 1024;
 
@@ -58,6 +61,10 @@ pub(super) struct Reader {
     next_open: Instant,
     /// When unread bytes are summed up, if something was read since.
     next_sum: Option<Instant>,
+    /// When freed memory is given back, if there may be some.
+    next_give_back: Option<Instant>,
+    /// Looks at all files before.
+    looks: u64,
     /// When records that operators hold are looked at.
     next_flush: Instant,
     holds: bool,
@@ -78,7 +85,7 @@ impl Reader {
         let (attributes, window_limit) = (HashMap::new(), None);
         let clock = Clock::new(1);
         let (next_flush, holds, counts) = (clock.now(), false, Counts::default());
-        let (next_open, next_sum) = (next_flush, None);
+        let (next_open, next_sum, next_give_back, looks) = (next_flush, None, None, 0);
         Reader {
             tail,
             progress,
@@ -94,6 +101,8 @@ impl Reader {
             window_limit,
             next_open,
             next_sum,
+            next_give_back,
+            looks,
             next_flush,
             holds,
             counts,
@@ -132,6 +141,17 @@ impl Reader {
             self.next_sum = None;
             self.counters.unread_bytes.store(self.tail.unread_bytes(), Ordering::Relaxed);
         }
+        if self.tail.looks() != self.looks {
+            self.looks = self.tail.looks();
+            self.next_give_back.get_or_insert(now + GIVE_BACK_AFTER);
+        }
+        if self.next_give_back.is_some_and(|at| now >= at) {
+            self.next_give_back = None;
+            if self.progress.next_look().is_none() {
+                self.attributes = HashMap::new();
+            }
+            idle::give_back();
+        }
         self.progress.look(&mut self.tail, &self.counters, now);
         count(&mut self.tail, &self.counters);
         let counters = &self.counters;
@@ -145,6 +165,7 @@ impl Reader {
         let due = self.progress.next_look().map_or(due, |look| due.min(look));
         let due = if self.holds { due.min(self.next_flush) } else { due };
         let due = self.next_sum.map_or(due, |sum| due.min(sum));
+        let due = self.next_give_back.map_or(due, |at| due.min(at));
         let changed = async {
             match changes {
                 Some(changes) => {
@@ -179,6 +200,7 @@ impl Reader {
     async fn turn(&mut self, id: FileId) {
         let now = self.clock.now();
         self.next_sum.get_or_insert(now + SUM_INTERVAL);
+        self.next_give_back.get_or_insert(now + GIVE_BACK_AFTER);
         if self.ingress.route(Signal::Logs).is_none() {
             self.tail.again(id, now, PAUSE);
             return;
