@@ -20,7 +20,7 @@ mod udplog;
 mod untold;
 
 pub use receiver::{
-    BindContext, BoundReceiver, Checkpoints, Listening, ReceiverConfig, ReceiverContext,
+    BindContext, BoundReceiver, Checkpoints, ReceiverConfig, ReceiverContext,
     ReceiverCounters, ReceiverError, ReceiverKind, ReceiverKinds, StartedReceiver, Streams,
 };
 

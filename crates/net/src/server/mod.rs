@@ -38,6 +38,7 @@ mod activity;
 mod body;
 mod budget;
 mod charges;
+pub mod config;
 mod connection;
 mod cors;
 mod counters;
@@ -51,6 +52,7 @@ mod options;
 mod pipelined_tests;
 mod scheduler;
 mod serve;
+mod shared_page;
 mod stream;
 mod transport;
 mod windows;
@@ -68,11 +70,14 @@ pub use body::{BodyError, BodyReader, ReplyBody, RequestBody, reply};
 pub use budget::{ConnectionBudget, FilesShare};
 pub use cors::Cors;
 pub use counters::ServerCounters;
-pub use listener::{Address, BindError, Family, Listener};
+pub use listener::{Address, BindError, Family, Listener, Listening};
 pub use open::OpenConnections;
 pub use options::{BodyTimeouts, Protocols, ServerOptions};
 pub use scheduler::{ReadScheduler, Rule};
 pub use serve::{serve, serve_streams};
+pub use shared_page::{
+    PACKED_FROM_BYTES, SharedPage, VERSIONS_MAX, reply_with_page, takes_gzip,
+};
 pub use stream::{Stream, StreamHandler, StreamRequest};
 
 /// Resources that all ports of a process share.
