@@ -43,6 +43,15 @@ impl Pages {
     }
 }
 
+#[cfg(test)]
+impl Pages {
+    /// The number of an exporter's series.
+    pub(crate) fn series(&self, exporter: &str) -> Option<usize> {
+        let known = self.0.lock().get(exporter).and_then(Weak::upgrade)?;
+        Some(known.exposed.lock().series())
+    }
+}
+
 impl Collected {
     /// The time that its series know.
     pub(crate) fn now(&self) -> Duration {

@@ -14,7 +14,8 @@ use super::dispatch::{self, Setting};
 use super::read::Read;
 use super::routes::{self, Path};
 use super::{
-    DeliveryPlan, ExporterPlan, MIB, MemoryPlan, OwnTelemetryPlan, Plan, ReceiverPlan, checkpoints, warnings,
+    DeliveryPlan, ExporterPlan, MIB, MemoryPlan, OwnTelemetryPlan, Plan, ReceiverPlan, checkpoints,
+    warnings,
 };
 use super::{ports, remembering};
 use crate::delivery::{DeliveryId, Policy};

@@ -65,7 +65,10 @@ impl Plan {
             writeln!(text, "  {} for {of_one}, {} for {of_other}", rounded(one), rounded(other));
         if memory.kept_bytes > 0 {
             let kept = rounded(memory.kept_bytes);
-            let _ = writeln!(text, "  {kept} for targets and series of each receiver that scrapes");
+            let _ = writeln!(
+                text,
+                "  {kept} for series of each receiver that scrapes and each exporter that is scraped"
+            );
         }
         if let Some(disk) = &self.disk {
             describe_disk(text, disk);

@@ -87,7 +87,8 @@ impl Handler for Scrapes {
     async fn handle(&self, (): &(), request: Request<RequestBody>) -> Response<ReplyBody> {
         let mut answer = self.answer(&request).await;
         let headers = answer.headers_mut();
-        if let Some(cors) = self.config.cors.as_ref().filter(|_| request.method() != Method::OPTIONS)
+        if let Some(cors) =
+            self.config.cors.as_ref().filter(|_| request.method() != Method::OPTIONS)
         {
             cors.apply(request.headers().get(ORIGIN), headers);
         }

@@ -75,9 +75,7 @@ pub use open::OpenConnections;
 pub use options::{BodyTimeouts, Protocols, ServerOptions};
 pub use scheduler::{ReadScheduler, Rule};
 pub use serve::{serve, serve_streams};
-pub use shared_page::{
-    PACKED_FROM_BYTES, SharedPage, VERSIONS_MAX, reply_with_page, takes_gzip,
-};
+pub use shared_page::{PACKED_FROM_BYTES, SharedPage, VERSIONS_MAX, reply_with_page, takes_gzip};
 pub use stream::{Stream, StreamHandler, StreamRequest};
 
 /// Resources that all ports of a process share.

@@ -118,7 +118,6 @@ impl SharedPage {
             false => answer(),
         }
     }
-
 }
 
 fn is_good(made: &Made, asked: Instant, is_short: bool) -> bool {

@@ -243,10 +243,9 @@ impl Exponential {
             merged.zero_count = merged.zero_count.saturating_add(part.zero_count);
             let shift = (part.scale - scale) as u32;
             let limit = Some(threshold).filter(|limit| *limit > part.zero_threshold);
-            for (own, other) in [
-                (&mut merged.positive, &part.positive),
-                (&mut merged.negative, &part.negative),
-            ] {
+            for (own, other) in
+                [(&mut merged.positive, &part.positive), (&mut merged.negative, &part.negative)]
+            {
                 let into_zero = own.add(other, shift, |number| {
                     limit.is_some_and(|limit| upper_bound(scale, number) <= limit)
                 })?;
@@ -273,16 +272,10 @@ impl Buckets {
 
     /// Adds buckets of a resolution that is higher by `shift`. Returns the counts of those that are
     /// zero by now.
-    fn add(
-        &mut self,
-        other: &Buckets,
-        shift: u32,
-        is_zero: impl Fn(i64) -> bool,
-    ) -> Option<u64> {
+    fn add(&mut self, other: &Buckets, shift: u32, is_zero: impl Fn(i64) -> bool) -> Option<u64> {
         let Some((first, last)) = other.range(shift) else { return Some(0) };
-        let (from, to) = self.range(0).map_or((first, last), |own| {
-            (own.0.min(first), own.1.max(last))
-        });
+        let (from, to) =
+            self.range(0).map_or((first, last), |own| (own.0.min(first), own.1.max(last)));
         let front = self.range(0).map_or(0, |own| own.0 - from) as usize;
         self.counts.splice(..0, std::iter::repeat_n(0, front));
         self.counts.resize((to - from + 1) as usize, 0);

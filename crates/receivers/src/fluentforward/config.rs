@@ -9,7 +9,6 @@ use sluice_net::server::config::{check_endpoint, max_connections};
 use sluice_net::server::{Address, Family, Protocols, ServerOptions};
 use sluice_net::tls::TlsOptions;
 
-
 const DEFAULT_LIMIT_BYTES: u64 = 64 << 20;
 
 #[derive(Clone, Debug)]

@@ -25,8 +25,8 @@ use tokio_util::sync::CancellationToken;
 use crate::large_work::LargeWork;
 use crate::listen::bind;
 use crate::receiver::{
-    BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters,
-    ReceiverError, ReceiverKind, StartedReceiver, Streams,
+    BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, ReceiverError,
+    ReceiverKind, StartedReceiver, Streams,
 };
 use config::FluentForwardConfig;
 use counters::Counters;

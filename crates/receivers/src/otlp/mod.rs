@@ -39,8 +39,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::receiver::{
-    BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters,
-    ReceiverError, ReceiverKind, StartedReceiver, Streams,
+    BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, ReceiverError,
+    ReceiverKind, StartedReceiver, Streams,
 };
 
 pub use config::{HttpConfig, OtlpConfig, SharedConfig};

@@ -24,8 +24,8 @@ use crate::otlp::ingest::Ingest;
 use crate::otlp::inspect::Inspector;
 use crate::otlp::{About, Counters, HttpConfig, RefusedReason, Running, Transport, metrics};
 use crate::receiver::{
-    BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverError,
-    ReceiverKind, StartedReceiver,
+    BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverError, ReceiverKind,
+    StartedReceiver,
 };
 use crate::refused::{FAILED, REJECTED};
 use config::RemoteWriteConfig;
