@@ -1,4 +1,4 @@
-//! What exporters that are scraped have collected.
+//! The series that exporters which are scraped have collected.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

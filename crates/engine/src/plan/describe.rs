@@ -67,7 +67,7 @@ impl Plan {
             let kept = rounded(memory.kept_bytes);
             let _ = writeln!(
                 text,
-                "  {kept} for series of each receiver that scrapes and each exporter that is scraped"
+                "  {kept} for series of each receiver that scrapes, and exporter that is scraped"
             );
         }
         if let Some(disk) = &self.disk {

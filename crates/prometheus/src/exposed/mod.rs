@@ -186,7 +186,7 @@ impl Exposed {
         self.room.series
     }
 
-    /// What they take of [`ExposedLimits::bytes`].
+    /// The bytes that they take of [`ExposedLimits::bytes`].
     pub fn bytes(&self) -> usize {
         self.room.bytes
     }

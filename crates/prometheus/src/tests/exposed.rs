@@ -386,7 +386,8 @@ fn names_are_escaped_for_readers_of_old_and_quoted_for_others() {
     let quoted = page(&mut exposed, Page { escapes: false, ..TEXT });
     let expected = "# HELP \"this/one/there(where)_bytes_total\" Help.\n\
                     # TYPE \"this/one/there(where)_bytes_total\" counter\n\
-                    {\"this/one/there(where)_bytes_total\",\"a.b\"=\"c\",\"a/b\"=\"d\",os=\"x\"} 1\n";
+                    {\"this/one/there(where)_bytes_total\",\"a.b\"=\"c\",\"a/b\"=\"d\",\
+                    os=\"x\"} 1\n";
     assert_eq!(quoted, expected);
 }
 
