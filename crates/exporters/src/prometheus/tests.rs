@@ -271,22 +271,3 @@ fn options_are_read_or_refused() {
         assert!(errors == 0 && said.contains("has no effect"), "{said}");
     }
 }
-
-#[test]
-fn temporary_table() {
-    use std::fmt::Write as _;
-    use sluice_config::Effect;
-    let options = sluice_config::Fields::describe(|fields| drop(PrometheusConfig::read(fields)));
-    let cell = |text: &str| text.replace('|', "\\|").replace('\n', " ");
-    let mut text = String::from("| Option | Value | Default | |\n|---|---|---|---|\n");
-    for option in options {
-        let meaning = match &option.effect {
-            Effect::Used => option.doc.clone(),
-            Effect::NoEffect(why) => format!("*No effect:* {why}."),
-            Effect::NotYet(what) => format!("*Not in this build:* {what}."),
-        };
-        let [kind, default, meaning] = [&option.kind, &option.default, &meaning].map(|it| cell(it));
-        let _ = writeln!(text, "| `{}` | {kind} | {default} | {meaning} |", option.path);
-    }
-    std::fs::write("/tmp/hp/table.md", text).expect("writes");
-}
