@@ -135,10 +135,7 @@ impl<'e> Adding<'e> {
     }
 }
 
-/// Puts a series in the place of the one before.
-///
-/// # Errors
-/// There is no room for it.
+/// Puts a series in the place of the one before. An error: there is no room for it.
 fn set(
     exposed: &mut Exposed,
     family: &mut Family,
