@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, VARY};
+use http::header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE, VARY};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use sluice_extensions::HealthCheck;
 use sluice_net::compress::compress;
 use sluice_net::server::{
-    Address, Family, Handler, Listener, Protocols, ReplyBody, RequestBody, ServerOptions,
-    ServerResources, Serving, reply, serve,
+    Address, Family, Handler, Listener, PACKED_FROM_BYTES, Protocols, ReplyBody, RequestBody,
+    ServerOptions, ServerResources, Serving, SharedPage, reply, reply_with_page, serve, takes_gzip,
 };
 use sluice_net::tls::{TlsOptions, server_tls};
 use sluice_otlp::Encoding;
@@ -22,7 +22,6 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::error::{Result, StartError};
 use crate::metrics;
 use crate::plan::Plan;
-use crate::shared_page::{PACKED_FROM_BYTES, Page, SharedPage};
 use crate::status::EngineStatus;
 
 /// Connections of a port. Each may occupy 16 KiB for headers, or a whole answer.
@@ -164,9 +163,13 @@ impl AdminHandler {
         let packs = takes_gzip(headers);
         match path {
             "/metrics" => {
-                shown(text, of_metrics.get(packs, move || metrics::render(&status)).await)
+                let page = of_metrics.get(0, packs, move || metrics::render(&status)).await;
+                reply_with_page(text, page)
             }
-            "/log" => shown(PLAIN, of_log.get(packs, move || metrics::log::text(&status)).await),
+            "/log" => {
+                let page = of_log.get(0, packs, move || metrics::log::text(&status)).await;
+                reply_with_page(PLAIN, page)
+            }
             _ => packed_if_asked(headers, self.dead_letters().await),
         }
     }
@@ -186,21 +189,6 @@ impl AdminHandler {
         let text = read.await.unwrap_or_else(|error| format!("cannot be read: {error}\n"));
         page(PLAIN, text)
     }
-}
-
-fn shown(content_type: HeaderValue, page: Option<Page>) -> Response<ReplyBody> {
-    let Some(Page { bytes, is_packed }) = page else {
-        return reply(StatusCode::SERVICE_UNAVAILABLE, PLAIN, "");
-    };
-    let is_long = is_packed || bytes.len() >= PACKED_FROM_BYTES;
-    let mut answer = reply(StatusCode::OK, content_type, bytes);
-    if is_long {
-        answer.headers_mut().insert(VARY, HeaderValue::from_static("accept-encoding"));
-    }
-    if is_packed {
-        answer.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    }
-    answer
 }
 
 fn page(content_type: HeaderValue, text: String) -> Response<Bytes> {
@@ -231,43 +219,4 @@ fn packed_if_asked(asked: &HeaderMap, answer: Response<Bytes>) -> Response<Reply
     let mut reply = reply(head.status, content_type, body);
     reply.headers_mut().extend(head.headers);
     reply
-}
-
-/// `gzip` or `*` in `accept-encoding`, not with the quality 0 (RFC 9110, section 12.5.3).
-fn takes_gzip(asked: &HeaderMap) -> bool {
-    let lists = asked.get_all(ACCEPT_ENCODING).iter().filter_map(|list| list.to_str().ok());
-    let lists: Vec<&str> = lists.collect();
-    let quality = |name: &str| {
-        lists.iter().flat_map(|list| list.split(',')).find_map(|item| {
-            let mut parts = item.split(';').map(str::trim);
-            let is_it = parts.next().is_some_and(|coding| coding.eq_ignore_ascii_case(name));
-            let weight = parts.find_map(|part| part.strip_prefix("q=")?.parse::<f32>().ok());
-            is_it.then(|| weight.unwrap_or(1.0))
-        })
-    };
-    quality("gzip").or_else(|| quality("*")).is_some_and(|quality| quality > 0.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn gzip_is_for_those_that_take_it() {
-        for (asked, takes) in [
-            (vec![], false),
-            (vec!["gzip"], true),
-            (vec!["deflate, GZIP;q=0.5"], true),
-            (vec!["br", "gzip"], true),
-            (vec!["gzip;q=0, *"], false),
-            (vec!["*"], true),
-            (vec!["identity, br;q=1"], false),
-        ] {
-            let mut headers = HeaderMap::new();
-            for list in &asked {
-                headers.append(ACCEPT_ENCODING, HeaderValue::from_static(list));
-            }
-            assert_eq!(takes_gzip(&headers), takes, "{asked:?}");
-        }
-    }
 }

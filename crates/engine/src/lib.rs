@@ -20,7 +20,6 @@ mod private_memory;
 pub mod process;
 mod receiving;
 pub mod reference;
-mod shared_page;
 mod shared_work;
 mod status;
 mod steps;

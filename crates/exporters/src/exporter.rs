@@ -1,15 +1,19 @@
 //! An exporter's options, and the context in which it is made. Nothing here knows an exporter.
 
+use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use http::HeaderValue;
 use sluice_flow::{BoxFuture, Exporter};
 use sluice_net::auth::client::ClientAuths;
+use sluice_net::auth::server::ServerAuth;
 use sluice_net::client::Target;
+use sluice_net::server::{Listener, Listening};
 use sluice_otlp::Signal;
 
 use crate::client_options::ClientOptions;
 use crate::files::Files;
+use crate::pages::Pages;
 use crate::sending::Sending;
 
 /// The largest request of exporters without a backend, in bytes.
@@ -61,6 +65,16 @@ pub trait ExporterConfig: Send + Sync {
         Vec::new()
     }
 
+    /// The address that it serves, if it does: [`BuildContext::listener`].
+    fn listening(&self) -> Option<Listening<'_>> {
+        None
+    }
+
+    /// Whether a part of the memory limit is its own: [`BuildContext::memory_bytes`].
+    fn keeps_memory(&self) -> bool {
+        false
+    }
+
     /// The option that is missing if no requests of this signal can be sent.
     fn missing_option(&self, _signal: Signal) -> Option<&'static str> {
         None
@@ -89,8 +103,16 @@ pub struct BuildContext<'a> {
     pub name: &'a str,
     /// The authentication extensions by their names: `oauth2client/backend`.
     pub authenticators: &'a ClientAuths,
+    /// At least the one that [`Listening::authenticator`] names.
+    pub servers: &'a HashMap<String, Arc<dyn ServerAuth>>,
+    /// Bound to [`ExporterConfig::listening`].
+    pub listener: Option<Listener>,
+    /// Its own part of the memory limit, if it [`ExporterConfig::keeps_memory`].
+    pub memory_bytes: usize,
     /// `user-agent` of requests: `sluice/0.1.0`.
     pub user_agent: HeaderValue,
     /// The same for all exporters of a process.
     pub files: &'a Files,
+    /// The same for all exporters of a process.
+    pub pages: &'a Pages,
 }

@@ -23,17 +23,21 @@ mod nop;
 mod otlp;
 mod otlphttp;
 mod outcome;
+mod pages;
+mod prometheus;
 mod prometheusremotewrite;
 #[cfg(test)]
 mod test_exporter;
 #[cfg(test)]
 mod tests;
+mod translation;
 
 use sluice_config::ComponentKinds;
 
 pub use client_options::ClientOptions;
 pub use exporter::{BuildContext, BuildError, ExporterConfig, NamedTarget};
 pub use files::Files;
+pub use pages::Pages;
 
 /// The kinds of exporters in this build.
 pub static EXPORTERS: ComponentKinds<Box<dyn ExporterConfig>> = ComponentKinds::new(&[
@@ -44,6 +48,7 @@ pub static EXPORTERS: ComponentKinds<Box<dyn ExporterConfig>> = ComponentKinds::
     fluentbit_http::KIND,
     fluentforward::KIND,
     nop::KIND,
+    prometheus::KIND,
     prometheusremotewrite::KIND,
     #[cfg(test)]
     test_exporter::KIND,

@@ -1,9 +1,9 @@
 //! Exponential histograms as native ones: dense buckets become spans and differences.
 
-use crate::point::{Buckets, Point};
+use crate::point::{Buckets, Exponential};
 
 /// Resolutions that native histograms have.
-const SCALES: std::ops::RangeInclusive<i32> = -4..=8;
+pub(crate) const SCALES: std::ops::RangeInclusive<i32> = -4..=8;
 /// As the Collector and Prometheus have it where OTLP names none.
 const ZERO_THRESHOLD: f64 = 1e-128;
 /// A gap of at most this many empty buckets is written out: a span would take more.
@@ -32,7 +32,7 @@ pub(crate) struct Side {
 }
 
 /// `None`: the resolution is too low for a native histogram, or its buckets have no numbers there.
-pub(crate) fn native(point: &Point<'_>) -> Option<Native> {
+pub(crate) fn native(count: u64, sum: Option<f64>, point: &Exponential) -> Option<Native> {
     if point.scale < *SCALES.start() {
         return None;
     }
@@ -45,8 +45,8 @@ pub(crate) fn native(point: &Point<'_>) -> Option<Native> {
             threshold => threshold,
         },
         zero_count: point.zero_count,
-        count: point.count,
-        sum: point.sum.unwrap_or_default(),
+        count,
+        sum: sum.unwrap_or_default(),
         positive: Side::of(&point.positive, merged)?,
         negative: Side::of(&point.negative, merged)?,
         bounds: Vec::new(),
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(side(i32::MIN, &[u64::MAX, u64::MAX], 1), {
             of(&[(i32::MIN / 2 + 1, 1)], &[-1])
         });
-        let low = Point { scale: -5, ..Point::default() };
-        assert_eq!(native(&low), None);
+        let low = Exponential { scale: -5, ..Exponential::default() };
+        assert_eq!(native(1, None, &low), None);
     }
 }

@@ -146,13 +146,7 @@ pub(crate) fn scope_labels(
     attributes: &[Attribute<'_>],
 ) -> Vec<Fixed> {
     let mut labels = Vec::new();
-    let mut add = |key: &str, value: &[u8]| {
-        let name = label_name(settings.strategy, &format!("otel_scope_{key}"));
-        if let Some(name) = name.filter(|_| !value.is_empty()) {
-            let (key, value) = (Vec::new(), value.to_vec());
-            labels.push(Fixed { name, rank: Rank::Scope, key, value });
-        }
-    };
+    let mut add = |key: &str, value: &[u8]| labels.extend(scope_label(settings, key, value));
     add("name", name);
     add("version", version);
     for attribute in attributes {
@@ -161,6 +155,17 @@ pub(crate) fn scope_labels(
         }
     }
     labels
+}
+
+/// The schema of a scope.
+pub(crate) fn schema_label(settings: &Settings, url: &[u8]) -> Option<Fixed> {
+    scope_label(settings, "schema_url", url)
+}
+
+fn scope_label(settings: &Settings, key: &str, value: &[u8]) -> Option<Fixed> {
+    let name = label_name(settings.strategy, &format!("otel_scope_{key}"));
+    let name = name.filter(|_| !value.is_empty())?;
+    Some(Fixed { name, rank: Rank::Scope, key: Vec::new(), value: value.to_vec() })
 }
 
 /// The encoded labels of a point, without the metric's name and without the extra label.
@@ -191,6 +196,11 @@ impl Labels {
             self.layouts.clear();
         }
         self.fixed = fixed;
+    }
+
+    /// `job` and `instance` that all points have, with their values.
+    pub(crate) fn service(&self) -> impl Iterator<Item = &Fixed> {
+        self.fixed.iter().filter(|label| label.rank == Rank::Service)
     }
 
     /// Encodes the labels of a point into `self.encoded`. `symbols`: of remote write 2.0.

@@ -9,7 +9,8 @@
 //! 3. `remote` writes series of remote write 1.0 or 2.0, `exponential` and `custom` the buckets of
 //!    native histograms.
 //!
-//! `inward` is the way back; `native`, `build` and `kind` are shared with scrapes.
+//! `exposed` keeps the last values of series for pages that are scraped. `inward` is the way back;
+//! `native`, `build` and `kind` are shared with scrapes.
 //!
 //! The mapping is the Collector's (`prometheusremotewriteexporter`). Differences:
 //!
@@ -23,6 +24,7 @@ pub mod build;
 mod bytes;
 mod custom;
 mod exponential;
+pub mod exposed;
 pub mod inward;
 mod kind;
 mod labels;

@@ -1,5 +1,7 @@
 //! Names of metrics, labels and units, as Prometheus' `otlptranslator` makes them.
 
+use crate::settings::Settings;
+
 /// The translation of names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
@@ -226,6 +228,15 @@ fn unescaped_name(
         }
     }
     built
+}
+
+/// The name of the series that tells the attributes of a resource.
+pub(crate) fn target_name(settings: &Settings) -> Option<String> {
+    let name = match &*settings.namespace {
+        "" => "target_info".to_owned(),
+        namespace => format!("{namespace}_target_info"),
+    };
+    metric_name(settings.strategy, "", &name, "", Suffix::Other)
 }
 
 /// The unit of metadata: `bytes_per_second`.

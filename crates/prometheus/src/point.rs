@@ -55,7 +55,7 @@ impl Shape {
 }
 
 /// The buckets of one side of an exponential histogram.
-#[derive(Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Buckets {
     pub(crate) offset: i32,
     pub(crate) counts: Vec<u64>,
@@ -80,6 +80,30 @@ impl Buckets {
     }
 }
 
+/// The fields that only points of exponential histograms have.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Exponential {
+    pub(crate) scale: i32,
+    pub(crate) zero_count: u64,
+    pub(crate) zero_threshold: f64,
+    pub(crate) positive: Buckets,
+    pub(crate) negative: Buckets,
+}
+
+impl Exponential {
+    fn read(&mut self, bytes: &[u8], field: &Field) -> Result<(), Malformed> {
+        match field.number {
+            6 => self.scale = zigzag(field.varint(bytes)) as i32,
+            7 => self.zero_count = fixed64(bytes, field),
+            8 if field.wire_type == LEN => self.positive.read(&bytes[field.content()])?,
+            9 if field.wire_type == LEN => self.negative.read(&bytes[field.content()])?,
+            14 => self.zero_threshold = double(bytes, field),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
 /// A data point. Its lists are used again for the next one.
 #[derive(Default)]
 pub(crate) struct Point<'a> {
@@ -99,11 +123,7 @@ pub(crate) struct Point<'a> {
     pub(crate) bounds: Vec<f64>,
     /// Quantiles with their values.
     pub(crate) quantiles: Vec<(f64, f64)>,
-    pub(crate) scale: i32,
-    pub(crate) zero_count: u64,
-    pub(crate) zero_threshold: f64,
-    pub(crate) positive: Buckets,
-    pub(crate) negative: Buckets,
+    pub(crate) exponential: Exponential,
 }
 
 impl<'a> Point<'a> {
@@ -113,12 +133,14 @@ impl<'a> Point<'a> {
         self.counts.clear();
         self.bounds.clear();
         self.quantiles.clear();
-        self.positive.clear();
-        self.negative.clear();
+        let Exponential { scale, zero_count, zero_threshold, positive, negative } =
+            &mut self.exponential;
+        (*scale, *zero_count, *zero_threshold) = (0, 0, 0.0);
+        positive.clear();
+        negative.clear();
         (self.start_ns, self.time_ns, self.value) = (0, 0, 0.0);
         (self.is_stale, self.has_too_many) = (false, false);
         (self.count, self.sum) = (0, None);
-        (self.scale, self.zero_count, self.zero_threshold) = (0, 0, 0.0);
     }
 
     /// Reads a point of this kind of metric.
@@ -176,15 +198,7 @@ impl<'a> Point<'a> {
                 }
                 self.quantiles.push(pair);
             }
-            (Shape::Exponential, 6) => self.scale = zigzag(field.varint(bytes)) as i32,
-            (Shape::Exponential, 7) => self.zero_count = fixed64(bytes, field),
-            (Shape::Exponential, 8) if field.wire_type == LEN => {
-                self.positive.read(&bytes[field.content()])?;
-            }
-            (Shape::Exponential, 9) if field.wire_type == LEN => {
-                self.negative.read(&bytes[field.content()])?;
-            }
-            (Shape::Exponential, 14) => self.zero_threshold = double(bytes, field),
+            (Shape::Exponential, _) => self.exponential.read(bytes, field)?,
             _ => {}
         }
         Ok(())
@@ -202,11 +216,13 @@ pub(crate) struct Metric<'a> {
     pub(crate) data: Vec<&'a [u8]>,
     pub(crate) is_monotonic: bool,
     pub(crate) is_cumulative: bool,
+    pub(crate) is_delta: bool,
     /// `prometheus.type`: the type that a scrape or a remote write told.
     pub(crate) told_type: Vec<u8>,
 }
 
-/// The number of `AGGREGATION_TEMPORALITY_CUMULATIVE`.
+/// The numbers of `AGGREGATION_TEMPORALITY_DELTA` and `…_CUMULATIVE`.
+const DELTA: u64 = 1;
 const CUMULATIVE: u64 = 2;
 
 impl<'a> Metric<'a> {
@@ -253,7 +269,11 @@ impl<'a> Metric<'a> {
             let mut fields = Fields::of(data);
             while let Some(field) = fields.next_field()? {
                 match (field.number, field.wire_type) {
-                    (2, VARINT) => self.is_cumulative = field.varint(data) == CUMULATIVE,
+                    (2, VARINT) => {
+                        let temporality = field.varint(data);
+                        self.is_cumulative = temporality == CUMULATIVE;
+                        self.is_delta = temporality == DELTA;
+                    }
                     (3, VARINT) if shape == Shape::Sum => {
                         self.is_monotonic = field.varint(data) != 0;
                     }

@@ -10,11 +10,11 @@ use crate::exponential::{self, Native};
 use crate::kind::Kind;
 use crate::labels::{Attribute, Encoded, Labels};
 use crate::layout::Extra;
-use crate::names::{Suffix, metric_name, unit_name};
+use crate::names::{Suffix, metric_name, target_name, unit_name};
 use crate::point::{Metric, Point, Shape};
 use crate::series::{About, Exemplar, STALE, SeriesWriter, Times};
-use crate::settings::{CustomBuckets, Settings, Version};
-use crate::walk::{self, Visit};
+use crate::settings::{CustomBuckets, Settings, TARGET_HELP, Version};
+use crate::walk::{self, Target, Visit};
 
 /// Longest labels of an exemplar, in characters: beyond it only the ids stay (OpenMetrics).
 const EXEMPLAR_CHARS: usize = 128;
@@ -169,15 +169,14 @@ impl<'a> Visit<'a> for Remote<'_> {
         Ok(())
     }
 
+    fn wants_target(&mut self, target: Target) -> bool {
+        target.latest_ns > 0 && target.has_more && target.names > 0
+    }
+
     /// A series that tells the attributes of a resource.
     fn target(&mut self, time_ns: u64) -> Result<(), WriteError> {
-        let name = match &*self.settings.namespace {
-            "" => "target_info".to_owned(),
-            namespace => format!("{namespace}_target_info"),
-        };
         let time = millis(time_ns);
-        let name = metric_name(self.settings.strategy, "", &name, "", Suffix::Other);
-        let Some(name) = name else { return Ok(()) };
+        let Some(name) = target_name(self.settings) else { return Ok(()) };
         self.labels.encode(self.settings, &mut self.series.symbols, &[], Extra::None);
         let last = self.targets.get_mut(&self.labels.encoded.bytes);
         match last {
@@ -191,7 +190,7 @@ impl<'a> Visit<'a> for Remote<'_> {
         self.series.label(&mut label, "__name__", name.as_bytes());
         let mut about = About::default();
         if self.settings.version == Version::V2 {
-            let help = self.series.symbols.number(b"Target metadata");
+            let help = self.series.symbols.number(TARGET_HELP.as_bytes());
             about = About { kind: Kind::Gauge, help, unit: 0 };
         }
         let times = Times { time, start: 0 };
@@ -229,8 +228,10 @@ impl Remote<'_> {
             }
             Shape::Summary => self.write_summary(point, times)?,
             Shape::Exponential => {
-                let native =
-                    if point.is_stale { Some(stale(0)) } else { exponential::native(point) };
+                let native = match point.is_stale {
+                    true => Some(stale(0)),
+                    false => exponential::native(point.count, point.sum, &point.exponential),
+                };
                 let Some(native) = native else { return Ok(None) };
                 self.write_native(point, &native, times)?;
             }
@@ -362,11 +363,11 @@ fn millis(nanos: u64) -> i64 {
     (nanos / 1_000_000) as i64
 }
 
-fn text(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
+pub(crate) fn text(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }
 
-fn type_of(metric: &Metric<'_>, shape: Shape) -> Kind {
+pub(crate) fn type_of(metric: &Metric<'_>, shape: Shape) -> Kind {
     match (shape, &*metric.told_type) {
         (Shape::Gauge, b"unknown") => Kind::Unknown,
         (Shape::Gauge, _) => Kind::Gauge,

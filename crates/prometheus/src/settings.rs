@@ -97,7 +97,10 @@ impl Pattern {
     }
 }
 
-/// The settings of the mapping to remote write.
+/// As the Collector has it.
+pub(crate) const TARGET_HELP: &str = "Target metadata";
+
+/// The settings of the mapping to remote write, and to pages.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     pub version: Version,
@@ -109,8 +112,12 @@ pub struct Settings {
     pub resource_labels: ResourceLabels,
     /// Write a series `target_info` for each resource.
     pub target_info: bool,
+    /// `target_info` has the external labels, too.
+    pub target_external_labels: bool,
     /// Write labels `otel_scope_…`.
     pub scope_info: bool,
+    /// With `scope_info`: write `otel_scope_schema_url`.
+    pub scope_schema_url: bool,
     /// Write metadata in remote write 1.0. In 2.0 every series has it.
     pub send_metadata: bool,
     pub custom_buckets: CustomBuckets,
@@ -127,7 +134,9 @@ impl Default for Settings {
             external_labels: Vec::new(),
             resource_labels: ResourceLabels::None,
             target_info: true,
+            target_external_labels: true,
             scope_info: true,
+            scope_schema_url: false,
             send_metadata: false,
             custom_buckets: CustomBuckets::Classic,
             limit_bytes: 3_000_000,

@@ -5,10 +5,20 @@ use sluice_otlp::wire::Fields;
 
 use crate::labels::{
     ATTRIBUTES_LIMIT, Attribute, Fixed, Labels, Rank, external_labels, resource_labels,
-    scope_labels, service_labels,
+    schema_label, scope_labels, service_labels,
 };
 use crate::point::{Metric, Point, Shape};
 use crate::settings::{ResourceLabels, SERVICE_KEYS, Settings};
+
+/// A resource that may be worth a series of its own.
+pub(crate) struct Target {
+    /// The time of its latest point.
+    pub(crate) latest_ns: u64,
+    /// It has attributes beside those that `job` and `instance` are made of.
+    pub(crate) has_more: bool,
+    /// Of `job` and `instance`, as many as it has.
+    pub(crate) names: usize,
+}
 
 /// Takes what a request has.
 pub(crate) trait Visit<'a> {
@@ -22,7 +32,10 @@ pub(crate) trait Visit<'a> {
 
     fn point(&mut self, point: &Point<'a>) -> Result<(), Self::Error>;
 
-    /// A resource has ended whose attributes are worth a series of their own; its labels are set.
+    /// A resource has ended, and the settings ask for `target_info`: whether it gets one.
+    fn wants_target(&mut self, target: Target) -> bool;
+
+    /// A resource has ended that gets a series of its own; its labels are set.
     /// `time_ns`: of its latest point.
     fn target(&mut self, time_ns: u64) -> Result<(), Self::Error>;
 }
@@ -83,12 +96,15 @@ fn walk_resource<'a, V: Visit<'a>>(
         }
     }
     let has_more = resource.iter().any(|attribute| !SERVICE_KEYS.contains(&attribute.key));
-    let has_name = of_resource.iter().any(|label| label.rank == Rank::Service);
-    if settings.target_info && latest_ns > 0 && has_more && has_name {
+    let names = of_resource.iter().filter(|label| label.rank == Rank::Service).count();
+    let target = Target { latest_ns, has_more, names };
+    if settings.target_info && visitor.wants_target(target) {
         let mut labels = service_labels(&resource);
         let is_other = |key: &[u8]| !SERVICE_KEYS.contains(&key);
         labels.extend(resource_labels(settings, &resource, is_other));
-        labels.extend(external_labels(settings));
+        if settings.target_external_labels {
+            labels.extend(external_labels(settings));
+        }
         visitor.labels().set_fixed(labels);
         visitor.target(latest_ns)?;
     }
@@ -125,5 +141,12 @@ fn read_scope(settings: &Settings, bytes: &[u8]) -> Result<Vec<Fixed>, Malformed
             }
         }
     }
-    Ok(scope_labels(settings, name, version, &attributes))
+    let mut labels = scope_labels(settings, name, version, &attributes);
+    if settings.scope_schema_url {
+        let mut fields = Fields::of(bytes);
+        while let Some(field) = fields.next_message(3)? {
+            labels.extend(schema_label(settings, &bytes[field.content()]));
+        }
+    }
+    Ok(labels)
 }

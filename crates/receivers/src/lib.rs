@@ -20,8 +20,8 @@ mod udplog;
 mod untold;
 
 pub use receiver::{
-    BindContext, BoundReceiver, Checkpoints, Listening, ReceiverConfig, ReceiverContext,
-    ReceiverCounters, ReceiverError, ReceiverKind, ReceiverKinds, StartedReceiver, Streams,
+    BindContext, BoundReceiver, Checkpoints, ReceiverConfig, ReceiverContext, ReceiverCounters,
+    ReceiverError, ReceiverKind, ReceiverKinds, StartedReceiver, Streams,
 };
 
 /// The kinds of receivers in this build.

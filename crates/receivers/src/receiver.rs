@@ -12,8 +12,7 @@ use sluice_flow::BoxFuture;
 use sluice_flow::source::{Ingress, Positions};
 use sluice_net::auth::client::ClientAuths;
 use sluice_net::auth::server::ServerAuth;
-use sluice_net::server::{Address, Listener, ServerResources};
-use sluice_net::tls::TlsOptions;
+use sluice_net::server::{Listener, Listening, ServerResources};
 use sluice_telemetry::exposition::Exposition;
 use sluice_telemetry::table::TableDoc;
 
@@ -25,27 +24,6 @@ pub type ReceiverKinds = ComponentKinds<Box<dyn ReceiverConfig>, fn() -> TableDo
 /// The positions of a receiver that fetches, by stream. A stream's name is that of the source,
 /// whatever the receiver's options: a whole path, a URL.
 pub type Streams = HashMap<String, Positions>;
-
-/// An address that a receiver listens on, for checks and `sluice plan`.
-#[derive(Clone, Copy)]
-pub struct Listening<'a> {
-    pub protocol: &'static str,
-    /// The options in which the address stands, from the outermost.
-    pub path: &'static [&'static str],
-    pub address: &'a Address,
-    pub tls: Option<&'a TlsOptions>,
-    pub authenticator: Option<&'a str>,
-    /// The limit on a request, and its option beside the address.
-    pub request_limit: (&'static str, usize),
-}
-
-impl<'a> Listening<'a> {
-    /// The path of an option beside the address.
-    pub fn beside_address(&self, option: &'a str) -> Vec<&'a str> {
-        let (_, section) = self.path.split_last().unwrap_or((&"", &[]));
-        section.iter().copied().chain([option]).collect()
-    }
-}
 
 /// The directory of a receiver's checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -204,6 +204,40 @@ mod tests {
         answer.to_lowercase()
     }
 
+    /// Scenario: an exporter that serves, at a reload that changes it and at a second process.
+    /// Guarantee: its port stays open, and an address in use is an error that names the exporter.
+    #[tokio::test]
+    async fn an_exporter_that_serves_keeps_its_port() {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("binds");
+        let address = free.local_addr().expect("an address");
+        drop(free);
+        let plan = |option: &str| {
+            let text = format!(
+                "receivers: {{otlp: {{protocols: {{grpc: {{endpoint: '127.0.0.1:0'}}}}}}}}\n\
+                 exporters: {{prometheus: {{endpoint: '{address}', {option}}}}}\n\
+                 service:\n  telemetry: {{metrics: {{level: none}}}}\n  \
+                 pipelines: {{metrics: {{receivers: [otlp], exporters: [prometheus]}}}}\n"
+            );
+            let (plan, diagnostics) =
+                crate::plan::load(&[format!("yaml:{text}")], &SystemEnvironment);
+            plan.unwrap_or_else(|| panic!("{}", diagnostics.render(false)))
+        };
+        let mut engine = Engine::start(plan(""), None).await.expect("starts");
+        let first = engine.exporters["prometheus"].exporter.clone();
+        let is_first =
+            |engine: &Engine| Arc::ptr_eq(&engine.exporters["prometheus"].exporter, &first);
+        assert!(request(address, "GET /metrics").await.starts_with("http/1.1 200 "));
+        engine.reload(plan("")).await.expect("reloads");
+        assert!(is_first(&engine), "unchanged, it goes on");
+        engine.reload(plan("send_timestamps: true")).await.expect("reloads");
+        assert!(!is_first(&engine));
+        assert!(request(address, "GET /metrics").await.starts_with("http/1.1 200 "));
+        let error = Engine::start(plan(""), None).await.err().expect("the address is in use");
+        let error = error.to_string();
+        assert!(error.contains("prometheus") && error.contains("listens there"), "{error}");
+        engine.shutdown(Duration::ZERO).await;
+    }
+
     async fn is_closed_soon(mut socket: TcpStream) -> bool {
         let mut rest = Vec::new();
         timeout(PATIENCE, socket.read_to_end(&mut rest)).await.is_ok()

@@ -15,9 +15,11 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use http::HeaderValue;
 use sluice_config::Class;
-use sluice_exporters::{BuildContext, Files};
+use sluice_exporters::{BuildContext, Files, Pages};
 use sluice_flow::Exporter;
-use sluice_net::server::{ConnectionBudget, OpenConnections, ReadScheduler, ServerResources};
+use sluice_net::server::{
+    ConnectionBudget, Listener, OpenConnections, ReadScheduler, ServerResources,
+};
 use sluice_receivers::{StartedReceiver, Streams};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -76,6 +78,8 @@ struct RunningDelivery {
 
 struct RunningExporter {
     fingerprint: u64,
+    /// Of one that serves. The port stays open while this is kept.
+    listener: Option<Listener>,
     exporter: Arc<dyn Exporter>,
 }
 
@@ -102,6 +106,8 @@ pub struct Engine {
     exporters: HashMap<String, RunningExporter>,
     /// Outlives the exporters that write them.
     files: Files,
+    /// Outlives the exporters that serve them.
+    pages: Pages,
     deliveries: BTreeMap<DeliveryId, RunningDelivery>,
     extensions: Extensions,
     admin: Vec<(AdminPlan, AdminServer)>,
@@ -160,6 +166,7 @@ impl Engine {
             intakes: BTreeMap::new(),
             exporters: HashMap::new(),
             files: Files::default(),
+            pages: Pages::default(),
             deliveries: BTreeMap::new(),
             extensions: Extensions::default(),
             admin: Vec::new(),
@@ -274,7 +281,8 @@ impl Engine {
         }
     }
 
-    /// Exporters with an unchanged configuration keep their connections.
+    /// Exporters with an unchanged configuration keep their connections, and what they have
+    /// collected. A changed one takes over the port of one that has it.
     async fn build_exporters(
         &self,
         plan: &Plan,
@@ -284,23 +292,37 @@ impl Engine {
         for (id, planned) in &plan.exporters {
             let fingerprint = planned.fingerprint;
             let kept = self.exporters.get(id).filter(|kept| kept.fingerprint == fingerprint);
-            let exporter = match kept {
-                Some(running) => running.exporter.clone(),
+            let (exporter, listener) = match kept {
+                Some(running) => (running.exporter.clone(), running.listener.clone()),
                 None => {
+                    let failed = |error: Box<dyn std::error::Error + Send + Sync>| {
+                        StartError::of(Class::Exporter, id, &planned.place, error)
+                    };
+                    let listener = match planned.config.listening() {
+                        Some(listening) => {
+                            let held = self.exporters.values().filter_map(|it| it.listener.clone());
+                            let held: Vec<_> = held.collect();
+                            let bound = Listener::bind_or_take_over(listening.address, &held).await;
+                            Some(bound.map_err(|error| failed(error.into()))?)
+                        }
+                        None => None,
+                    };
                     let context = BuildContext {
                         name: id,
                         authenticators: &extensions.clients,
+                        servers: &extensions.servers,
+                        listener: listener.clone(),
+                        memory_bytes: planned.memory_bytes as usize,
                         user_agent: HeaderValue::from_static(USER_AGENT),
                         files: &self.files,
+                        pages: &self.pages,
                     };
                     let checked = planned.config.check().await;
                     let built = checked.and_then(|()| planned.config.build(&context));
-                    built.map_err(|error| {
-                        StartError::of(Class::Exporter, id, &planned.place, error)
-                    })?
+                    (built.map_err(failed)?, listener)
                 }
             };
-            exporters.insert(id.clone(), RunningExporter { fingerprint, exporter });
+            exporters.insert(id.clone(), RunningExporter { fingerprint, listener, exporter });
         }
         Ok(exporters)
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use futures_util::future::join_all;
 use http::HeaderValue;
 use sluice_config::document::{LogProcessor, PeriodicReader};
-use sluice_exporters::{BuildContext, Files};
+use sluice_exporters::{BuildContext, Files, Pages};
 use sluice_flow::Exporter;
 use sluice_net::auth::client::ClientAuths;
 use sluice_otlp::Signal;
@@ -258,8 +258,12 @@ fn build<T>(push: &Push<T>, signal: Signal) -> Result<Arc<dyn Exporter>> {
     let context = BuildContext {
         name: &push.name,
         authenticators: &ClientAuths::new(),
+        servers: &Default::default(),
+        listener: None,
+        memory_bytes: 0,
         user_agent: HeaderValue::from_static(USER_AGENT),
         files: &Files::default(),
+        pages: &Pages::default(),
     };
     let built = push.direct.config(signal).build(&context);
     built.map_err(|error| StartError(format!("service.telemetry.{}: {error}", push.name)))

@@ -25,7 +25,7 @@ pub struct MemoryPlan {
     pub common_sending_bytes: u64,
     /// Dead letters, a delivery.
     pub dead_letters_bytes: u64,
-    /// Of each receiver that keeps memory beside that of requests.
+    /// Of each receiver and exporter that keeps memory beside that of requests.
     pub kept_bytes: u64,
 }
 
@@ -45,7 +45,8 @@ const CONNECTIONS_MAX_BYTES: u64 = 256 * MIB;
 /// Memory that allocations cost beyond their size (size classes, fragmentation), in percent of it.
 const ALLOCATOR_OVERHEAD_PERCENT: u64 = 20;
 
-/// The memory for payloads beyond these bytes, divided by the part, is for what receivers keep.
+/// The memory for payloads beyond these bytes, divided by the part, is for what receivers and
+/// exporters keep.
 const KEPT_PART: u64 = 4;
 const KEPT_FROM_BYTES: u64 = 8 * MIB;
 /// The memory for payloads divided by this is for sending.
@@ -61,7 +62,8 @@ const PACKED_PART: u64 = 16;
 
 impl MemoryPlan {
     /// `spike_bytes`, which `memory_limiter` keeps free, is here the share of receiving.
-    /// `own_bytes`: own telemetry that waits to be sent. `keepers`: receivers that keep memory.
+    /// `own_bytes`: own telemetry that waits to be sent. `keepers`: receivers and exporters that
+    /// keep memory.
     pub fn new(
         limit_bytes: u64,
         deliveries: usize,

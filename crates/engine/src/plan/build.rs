@@ -14,7 +14,8 @@ use super::dispatch::{self, Setting};
 use super::read::Read;
 use super::routes::{self, Path};
 use super::{
-    DeliveryPlan, MIB, MemoryPlan, OwnTelemetryPlan, Plan, ReceiverPlan, checkpoints, warnings,
+    DeliveryPlan, ExporterPlan, MIB, MemoryPlan, OwnTelemetryPlan, Plan, ReceiverPlan, checkpoints,
+    warnings,
 };
 use super::{ports, remembering};
 use crate::delivery::{DeliveryId, Policy};
@@ -40,14 +41,17 @@ pub(super) fn build(document: &Document, mut read: Read, diagnostics: &mut Diagn
     let own_bytes = own_telemetry.bytes();
     let keepers = read.receivers.iter_mut().filter(|receiver| receiver.config.keeps_memory());
     let keepers: Vec<&mut ReceiverPlan> = keepers.collect();
+    let keeping = read.exporters.values_mut().filter(|exporter| exporter.config.keeps_memory());
+    let keeping: Vec<&mut ExporterPlan> = keeping.collect();
     let memory = MemoryPlan::new(
         limit_bytes,
         holding,
         dead_letters_bytes,
         spike_bytes,
         own_bytes,
-        keepers.len(),
+        keepers.len() + keeping.len(),
     );
+    keeping.into_iter().for_each(|exporter| exporter.keep(memory.kept_bytes));
     keepers.into_iter().for_each(|receiver| receiver.keep(memory.kept_bytes));
     if memory.limit_bytes > limit_bytes {
         let (given, used) = (limit_bytes / MIB, memory.limit_bytes / MIB);

@@ -12,7 +12,7 @@ use sluice_exporters::NamedTarget;
 use sluice_flow::dispatch::{RetryPolicy, Trigger};
 use sluice_log::disk::{Disk, RealDisk};
 use sluice_log::inspect::{self, LogOverview};
-use sluice_net::server::ConnectionBudget;
+use sluice_net::server::{ConnectionBudget, Listening};
 
 use super::{DeliveryPlan, DiskPlan, Plan, ReceiverPlan};
 use crate::delivery::{DeliveryId, Policy};
@@ -65,7 +65,10 @@ impl Plan {
             writeln!(text, "  {} for {of_one}, {} for {of_other}", rounded(one), rounded(other));
         if memory.kept_bytes > 0 {
             let kept = rounded(memory.kept_bytes);
-            let _ = writeln!(text, "  {kept} for targets and series of each receiver that scrapes");
+            let _ = writeln!(
+                text,
+                "  {kept} for series of each receiver that scrapes, and exporter that is scraped"
+            );
         }
         if let Some(disk) = &self.disk {
             describe_disk(text, disk);
@@ -90,12 +93,7 @@ impl Plan {
     fn describe_addresses(&self, text: &mut String) {
         for receiver in &self.receivers {
             for listening in receiver.config.listening() {
-                let tls = match listening.tls {
-                    None => "no TLS",
-                    Some(tls) if tls.authorities.is_some() => "mutual TLS",
-                    Some(_) => "TLS",
-                };
-                let auth = listening.authenticator.unwrap_or("no authentication");
+                let (tls, auth) = secured(&listening);
                 let (address, protocol) = (listening.address, listening.protocol);
                 // The most that the option lets in and that memory has room for.
                 let most = (listening.request_limit.1 as u64).min(self.memory.receiving_bytes);
@@ -111,6 +109,11 @@ impl Plan {
             }
         }
         for (id, exporter) in &self.exporters {
+            if let Some(listening) = exporter.config.listening() {
+                let (tls, auth) = secured(&listening);
+                let (address, protocol) = (listening.address, listening.protocol);
+                let _ = writeln!(text, "{id} serves at {address} ({protocol}; {tls}; {auth})");
+            }
             let auth = exporter.config.client().map(|client| {
                 client.authenticator.as_deref().unwrap_or("no authentication").to_owned()
             });
@@ -351,6 +354,16 @@ fn duration(duration: Duration) -> String {
         1_000..120_000 => format!("{} s", milliseconds / 1000),
         _ => format!("{} minutes", milliseconds / 60_000),
     }
+}
+
+/// TLS and authentication of a listener.
+fn secured<'a>(listening: &Listening<'a>) -> (&'static str, &'a str) {
+    let tls = match listening.tls {
+        None => "no TLS",
+        Some(tls) if tls.authorities.is_some() => "mutual TLS",
+        Some(_) => "TLS",
+    };
+    (tls, listening.authenticator.unwrap_or("no authentication"))
 }
 
 #[cfg(test)]

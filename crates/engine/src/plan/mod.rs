@@ -108,9 +108,7 @@ impl ReceiverPlan {
     /// Gives it a part of the memory limit.
     fn keep(&mut self, bytes: u64) {
         self.memory_bytes = bytes;
-        let mut hasher = DefaultHasher::new();
-        (self.fingerprint, bytes).hash(&mut hasher);
-        self.fingerprint = hasher.finish();
+        self.fingerprint = with_bytes(self.fingerprint, bytes);
     }
 
     pub(crate) fn bind_context<'a>(&'a self, held: &'a [Listener]) -> BindContext<'a> {
@@ -131,7 +129,23 @@ pub struct ExporterPlan {
     pub(crate) span: sluice_config::Span,
     /// The same for people: `gateway.yaml:3`.
     pub(crate) place: String,
+    /// Its own part of the memory limit.
+    pub memory_bytes: u64,
     pub fingerprint: u64,
+}
+
+impl ExporterPlan {
+    fn keep(&mut self, bytes: u64) {
+        self.memory_bytes = bytes;
+        self.fingerprint = with_bytes(self.fingerprint, bytes);
+    }
+}
+
+/// A fingerprint that changes with a part of the memory limit.
+fn with_bytes(fingerprint: u64, bytes: u64) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (fingerprint, bytes).hash(&mut hasher);
+    hasher.finish()
 }
 
 #[derive(Clone, Debug)]

@@ -6,8 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use sluice_config::document::Document;
 use sluice_config::{Component, Diagnostic, Diagnostics, Node, Span};
 use sluice_net::client::Target;
-use sluice_net::server::{Address, Family};
-use sluice_receivers::Listening;
+use sluice_net::server::{Address, Family, Listening};
 
 use super::read::{Read, component};
 use super::{MIB, MemoryPlan};
@@ -35,8 +34,15 @@ pub(super) fn check(
     }
 }
 
-/// The addresses of receivers that are in a pipeline.
+/// The addresses of receivers and exporters that are in a pipeline.
 pub(super) fn listening<'a>(
+    document: &'a Document,
+    read: &'a Read,
+) -> impl Iterator<Item = (&'a Component, Listening<'a>)> {
+    of_receivers(document, read).chain(of_exporters(document, read))
+}
+
+fn of_receivers<'a>(
     document: &'a Document,
     read: &'a Read,
 ) -> impl Iterator<Item = (&'a Component, Listening<'a>)> {
@@ -47,13 +53,27 @@ pub(super) fn listening<'a>(
     })
 }
 
+fn of_exporters<'a>(
+    document: &'a Document,
+    read: &'a Read,
+) -> impl Iterator<Item = (&'a Component, Listening<'a>)> {
+    read.exporters.iter().filter_map(|(id, planned)| {
+        let listening = planned.config.listening()?;
+        Some((component(&document.exporters, id)?, listening))
+    })
+}
+
 fn listeners(document: &Document, read: &Read) -> Vec<Listener> {
-    let of_receivers = listening(document, read).map(|(component, listening)| Listener {
-        what: format!("{}.{}", component.path, listening.path.join(".")),
-        address: listening.address.clone(),
-        span: Some(span_at(component, listening.path)),
-        is_receiver: true,
-    });
+    let of = |is_receiver| {
+        move |(component, listening): (&Component, Listening<'_>)| Listener {
+            what: format!("{}.{}", component.path, listening.path.join(".")),
+            address: listening.address.clone(),
+            span: Some(span_at(component, listening.path)),
+            is_receiver,
+        }
+    };
+    let receivers = of_receivers(document, read).map(of(true));
+    let exporters = of_exporters(document, read).map(of(false));
     let admin = |what: String, endpoint: &str, span| {
         let address = Address::Tcp(endpoint.to_owned(), Family::Any);
         Listener { what, address, span, is_receiver: false }
@@ -66,7 +86,7 @@ fn listeners(document: &Document, read: &Read) -> Vec<Listener> {
         Some(admin(format!("{}.endpoint", component.path), &check.endpoint, span))
     });
     // Those with a place come last: an error is shown there.
-    metrics.into_iter().chain(of_receivers).chain(health).collect()
+    metrics.into_iter().chain(receivers).chain(exporters).chain(health).collect()
 }
 
 fn check_apart(listeners: &[Listener], diagnostics: &mut Diagnostics) {

@@ -126,11 +126,18 @@ impl Reader<'_> {
             if let Some(name) = authenticator {
                 self.check_authenticator(component, name, |it| it.client.is_some());
             }
+            let server = config.listening().and_then(|it| it.authenticator);
+            if let Some(name) = server {
+                self.check_authenticator(component, name, |it| it.server.is_some());
+            }
             if self.pipelines.iter().any(|pipeline| pipeline.exporters.contains(&id)) {
-                let fingerprint = self.fingerprint(component, authenticator);
+                let uses = authenticator.into_iter().chain(server);
+                let fingerprint = self.fingerprint(component, uses);
                 self.check_signals(component, &id, &*config);
                 let place = self.diagnostics.place(span);
-                exporters.insert(id, ExporterPlan { config, span, place, fingerprint });
+                let memory_bytes = 0;
+                let plan = ExporterPlan { config, span, place, memory_bytes, fingerprint };
+                exporters.insert(id, plan);
             }
         }
         exporters

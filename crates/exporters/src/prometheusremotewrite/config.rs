@@ -4,11 +4,12 @@ use sluice_config::Fields;
 use sluice_net::auth::client::read_authenticator;
 use sluice_net::client::{Origin, UrlError, read_headers};
 use sluice_net::tls::ClientTlsOptions;
-use sluice_prometheus::{CustomBuckets, Pattern, ResourceLabels, Settings, Strategy, Version};
+use sluice_prometheus::{CustomBuckets, Settings, Version};
 
 use crate::client_options::{ClientOptions, declare_unsupported};
 use crate::connections::Connections;
 use crate::sending::{QueueConfig, Sending};
+use crate::translation;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 const BATCH_LIMIT_BYTES: u64 = 3_000_000;
@@ -132,22 +133,16 @@ fn read_settings(fields: &mut Fields<'_>, limit_bytes: usize) -> Settings {
         [("prometheus.WriteRequest", Version::V1), ("io.prometheus.write.v2.Request", Version::V2)];
     let doc = "Message to send: of remote write 1.0 or of 2.0, with metadata and start times.";
     let version = fields.choice("protobuf_message", Version::V1, &messages, doc);
-    let namespace = fields.string("namespace", "", "Prefix of the names of metrics.");
-    let strategy = read_strategy(fields);
+    let namespace = translation::namespace(fields);
+    let strategy = translation::strategy(fields);
     if version == Version::V1 && !strategy.escapes() {
         let message = "needs `protobuf_message: io.prometheus.write.v2.Request`: remote write 1.0 \
                        has no such names";
         fields.error_at("translation_strategy", message);
     }
     let doc = "Labels of every series that has none of the same name.";
-    let mut external_labels = Vec::new();
-    for (name, value) in fields.text_map("external_labels", doc) {
-        match Settings::label_name(strategy, &name).filter(|_| !value.is_empty()) {
-            Some(name) => external_labels.push((name, value)),
-            None => fields.error_at("external_labels", "has an empty name or value"),
-        }
-    }
-    let resource_labels = read_resource_labels(fields);
+    let external_labels = translation::labels(fields, "external_labels", strategy, doc);
+    let resource_labels = translation::resource_labels(fields);
     let doc = "The series `target_info`.";
     let target_info = fields.section_or_default("target_info", doc, |fields| {
         let doc = "Write a series `target_info` with the attributes of each resource.";
@@ -185,53 +180,6 @@ fn read_settings(fields: &mut Fields<'_>, limit_bytes: usize) -> Settings {
         send_metadata,
         custom_buckets,
         limit_bytes,
+        ..Settings::default()
     }
-}
-
-fn read_strategy(fields: &mut Fields<'_>) -> Strategy {
-    let doc = "Add suffixes for types and units to names of metrics. `translation_strategy` \
-               replaces it.";
-    let has_suffixes = fields.boolean("add_metric_suffixes", true, doc);
-    let doc = "How names of metrics and attributes become those of metrics and labels: \
-               `Underscore…` replaces characters that old versions of Prometheus do not take, \
-               `…WithSuffixes` adds types and units. Unset: `UnderscoreEscapingWithSuffixes`, or \
-               as `add_metric_suffixes` says.";
-    let given = fields.optional_choice("translation_strategy", &Strategy::ALL, doc);
-    given.unwrap_or(match has_suffixes {
-        true => Strategy::UnderscoreEscapingWithSuffixes,
-        false => Strategy::UnderscoreEscapingWithoutSuffixes,
-    })
-}
-
-fn read_resource_labels(fields: &mut Fields<'_>) -> ResourceLabels {
-    let doc = "Resource attributes that become labels of every series.";
-    let by_patterns = fields.section_or_default("resource_constant_labels", doc, |fields| {
-        let doc = "Names, in which `*` stands for any text and `?` for any character. Empty while \
-                   `excluded` is not: all.";
-        let included = fields.string_list("included", &[], doc);
-        let excluded = fields.string_list("excluded", &[], "Names that are left out.");
-        let all = |texts: &[String]| texts.iter().map(|text| Pattern::new(text)).collect();
-        match included.is_empty() && excluded.is_empty() {
-            true => ResourceLabels::None,
-            false => {
-                let (included, excluded) = (all(&included), all(&excluded));
-                ResourceLabels::Matching { included, excluded }
-            }
-        }
-    });
-    let doc = "The older spelling of `resource_constant_labels`.";
-    let older = fields.section_or_default("resource_to_telemetry_conversion", doc, |fields| {
-        let enabled = fields.boolean("enabled", false, "Make all resource attributes labels.");
-        let doc = "Leave out `service.name`, `service.namespace` and `service.instance.id`.";
-        match (enabled, fields.boolean("exclude_service_attributes", false, doc)) {
-            (false, _) => ResourceLabels::None,
-            (true, false) => ResourceLabels::All,
-            (true, true) => ResourceLabels::AllButService,
-        }
-    });
-    if by_patterns != ResourceLabels::None && older != ResourceLabels::None {
-        let message = "cannot stand beside `resource_constant_labels`";
-        fields.error_at("resource_to_telemetry_conversion", message);
-    }
-    if by_patterns == ResourceLabels::None { older } else { by_patterns }
 }

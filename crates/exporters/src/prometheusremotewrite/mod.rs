@@ -4,9 +4,9 @@ mod answer;
 mod config;
 mod note;
 #[cfg(test)]
-mod real_tests;
+pub(crate) mod real_tests;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -30,7 +30,7 @@ use component::component;
 const STARTS_WITHIN: Duration = Duration::from_secs(60);
 
 /// A backend that ends when dropped.
-struct Real {
+pub(crate) struct Real {
     child: Child,
     address: SocketAddr,
     _folder: TempDir,
@@ -44,8 +44,10 @@ impl Drop for Real {
 }
 
 impl Real {
+    /// `config`: the content of `config.yml` in its folder.
     async fn start(
         variable: &str,
+        config: &str,
         ready: &str,
         arguments: impl Fn(&str, SocketAddr) -> Vec<String>,
     ) -> Option<Real> {
@@ -55,7 +57,7 @@ impl Real {
         let address = free.local_addr().expect("has an address");
         drop(free);
         let path = folder.path().display().to_string();
-        std::fs::write(format!("{path}/config.yml"), "scrape_configs: []\n").expect("writes");
+        std::fs::write(format!("{path}/config.yml"), config).expect("writes");
         let child = Command::new(binary)
             .args(arguments(&path, address))
             .stdin(Stdio::null())
@@ -73,7 +75,11 @@ impl Real {
     }
 
     async fn prometheus() -> Option<Real> {
-        Real::start("SLUICE_TEST_PROMETHEUS", "/-/ready", |path, address| {
+        Real::prometheus_with("scrape_configs: []\n").await
+    }
+
+    pub(crate) async fn prometheus_with(config: &str) -> Option<Real> {
+        Real::start("SLUICE_TEST_PROMETHEUS", config, "/-/ready", |path, address| {
             vec![
                 format!("--config.file={path}/config.yml"),
                 format!("--storage.tsdb.path={path}/data"),
@@ -86,7 +92,7 @@ impl Real {
     }
 
     /// Empty if there is no answer.
-    async fn get(&self, path: &str) -> String {
+    pub(crate) async fn get(&self, path: &str) -> String {
         let Ok(mut stream) = tokio::net::TcpStream::connect(self.address).await else {
             return String::new();
         };
@@ -98,7 +104,7 @@ impl Real {
     }
 
     /// The value of the only series that a query finds, once it finds one.
-    async fn value(&self, query: &str) -> String {
+    pub(crate) async fn value(&self, query: &str) -> String {
         let begin = std::time::Instant::now();
         loop {
             let answer = self.get(&format!("/api/v1/query?query={query}")).await;
@@ -130,7 +136,7 @@ fn metric(name: &str, data: Data) -> Metric {
 }
 
 /// A metric of each kind.
-fn metrics(time_ns: u64) -> Vec<Metric> {
+pub(crate) fn metrics(time_ns: u64) -> Vec<Metric> {
     let mut counted = number(time_ns, 7.0);
     counted.exemplars = vec![Exemplar {
         time_unix_nano: time_ns,
@@ -266,7 +272,7 @@ async fn a_prometheus_without_version_2_holds_the_delivery() {
 
 #[tokio::test]
 async fn victoria_metrics_takes_metrics() {
-    let real = Real::start("SLUICE_TEST_VICTORIA_METRICS", "/health", |path, address| {
+    let real = Real::start("SLUICE_TEST_VICTORIA_METRICS", "", "/health", |path, address| {
         vec![format!("-storageDataPath={path}/data"), format!("-httpListenAddr={address}")]
     });
     let Some(real) = real.await else { return };

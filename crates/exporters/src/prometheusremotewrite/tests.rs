@@ -20,7 +20,7 @@ use super::config::RemoteWriteConfig;
 use crate::tests::{HttpRequest, exporter, http_backend, kind, packed, read};
 
 /// An attribute.
-pub(super) fn text(key: &str, value: &str) -> KeyValue {
+pub(crate) fn text(key: &str, value: &str) -> KeyValue {
     let value = Some(AnyValue { value: Some(any_value::Value::StringValue(value.to_owned())) });
     KeyValue { key: key.to_owned(), value, ..KeyValue::default() }
 }

@@ -1,8 +1,9 @@
 //! Backends for tests: real listeners that behave as told.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,13 +12,14 @@ use parking_lot::Mutex;
 use sluice_config::Fields;
 use sluice_flow::{Exporter, Metadata, Outcome, Packed};
 use sluice_net::auth::client::ClientAuths;
+use sluice_net::auth::server::ServerAuth;
 use sluice_net::client::{Resolve, ResolveFuture, TransportError};
 use sluice_otlp::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use crate::{BuildContext, EXPORTERS, ExporterConfig, Files};
+use crate::{BuildContext, EXPORTERS, ExporterConfig, Files, Pages};
 
 /// One span named "work" in a request.
 pub(crate) fn one_span() -> Bytes {
@@ -35,9 +37,23 @@ pub(crate) fn context<'a>(authenticators: &'a ClientAuths, files: &'a Files) -> 
     BuildContext {
         name: "otlp/test",
         authenticators,
+        servers: no_servers(),
+        listener: None,
+        memory_bytes: 64 << 20,
         user_agent: HeaderValue::from_static("sluice/test"),
         files,
+        pages: no_pages(),
     }
+}
+
+fn no_pages() -> &'static Pages {
+    static PAGES: LazyLock<Pages> = LazyLock::new(Pages::default);
+    &PAGES
+}
+
+fn no_servers() -> &'static HashMap<String, Arc<dyn ServerAuth>> {
+    static NONE: LazyLock<HashMap<String, Arc<dyn ServerAuth>>> = LazyLock::new(HashMap::new);
+    &NONE
 }
 
 /// Reads options; mistakes fail the test.

@@ -14,6 +14,7 @@ use tokio_util::either::Either;
 
 use super::datagrams;
 use super::transport::Socket;
+use crate::tls::TlsOptions;
 
 /// Connections that wait in the kernel until they are accepted: a burst of them is accepted over
 /// some time, and one too many would try again only after a second.
@@ -66,6 +67,27 @@ impl fmt::Display for Address {
             Address::Tcp(address, _) | Address::Udp(address) => formatter.write_str(address),
             Address::Unix(path) => write!(formatter, "unix:{}", path.display()),
         }
+    }
+}
+
+/// An address that a component listens on, for checks and `sluice plan`.
+#[derive(Clone, Copy)]
+pub struct Listening<'a> {
+    pub protocol: &'static str,
+    /// The options in which the address stands, from the outermost.
+    pub path: &'static [&'static str],
+    pub address: &'a Address,
+    pub tls: Option<&'a TlsOptions>,
+    pub authenticator: Option<&'a str>,
+    /// The limit on a request, and its option beside the address.
+    pub request_limit: (&'static str, usize),
+}
+
+impl<'a> Listening<'a> {
+    /// The path of an option beside the address.
+    pub fn beside_address(&self, option: &'a str) -> Vec<&'a str> {
+        let (_, section) = self.path.split_last().unwrap_or((&"", &[]));
+        section.iter().copied().chain([option]).collect()
     }
 }
 

@@ -5,10 +5,9 @@ use std::path::PathBuf;
 
 use sluice_config::Fields;
 use sluice_net::forward::handshake::{SharedSecret, User};
+use sluice_net::server::config::{check_endpoint, max_connections};
 use sluice_net::server::{Address, Family, Protocols, ServerOptions};
 use sluice_net::tls::TlsOptions;
-
-use crate::listen::{check_endpoint, max_connections};
 
 const DEFAULT_LIMIT_BYTES: u64 = 64 << 20;
 

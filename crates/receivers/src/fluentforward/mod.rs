@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use sluice_config::Kind;
 use sluice_flow::BoxFuture;
-use sluice_net::server::{Listener, Protocols, Serving, serve_streams};
+use sluice_net::server::{Listener, Listening, Protocols, Serving, serve_streams};
 use sluice_net::tls::ServerTls;
 use sluice_otlp::Signal;
 use tokio::task::JoinHandle;
@@ -25,8 +25,8 @@ use tokio_util::sync::CancellationToken;
 use crate::large_work::LargeWork;
 use crate::listen::bind;
 use crate::receiver::{
-    BindContext, BoundReceiver, Listening, ReceiverConfig, ReceiverContext, ReceiverCounters,
-    ReceiverError, ReceiverKind, StartedReceiver, Streams,
+    BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, ReceiverError,
+    ReceiverKind, StartedReceiver, Streams,
 };
 use config::FluentForwardConfig;
 use counters::Counters;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sluice_config::Fields;
+use sluice_net::server::config::{check_endpoint, max_connections};
 use sluice_net::server::{Address, Family, Protocols, ServerOptions};
 use sluice_net::tls::TlsOptions;
 use sluice_operators::{Chain, ChainConfig, Label, Root};
@@ -11,7 +12,6 @@ use sluice_tail::{Boundary, Charset, Splitter};
 use super::attributes::Attributes;
 use super::cutter::Cutter;
 use super::decoding;
-use crate::listen::{check_endpoint, max_connections};
 use crate::splitting;
 
 const MIB: u64 = 1 << 20;

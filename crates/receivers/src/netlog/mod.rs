@@ -31,7 +31,9 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use sluice_flow::BoxFuture;
-use sluice_net::server::{Address, Listener, Protocols, ServerResources, Serving, serve_streams};
+use sluice_net::server::{
+    Address, Listener, Listening, Protocols, ServerResources, Serving, serve_streams,
+};
 use sluice_net::tls::{ServerTls, TlsOptions};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -44,8 +46,8 @@ use self::intake::Intake;
 use self::records::Records;
 use crate::listen::bind;
 use crate::receiver::{
-    BindContext, BoundReceiver, Listening, ReceiverConfig, ReceiverContext, ReceiverCounters,
-    ReceiverError, StartedReceiver, Streams,
+    BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, ReceiverError,
+    StartedReceiver, Streams,
 };
 
 /// Records that operators hold are let go at most this late.

@@ -33,14 +33,14 @@ use std::sync::Arc;
 
 use sluice_config::Kind;
 use sluice_flow::BoxFuture;
-use sluice_net::server::{BindError, Listener, Serving, serve};
+use sluice_net::server::{BindError, Listener, Listening, Serving, serve};
 use sluice_net::tls::{ServerTls, server_tls};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::receiver::{
-    BindContext, BoundReceiver, Listening, ReceiverConfig, ReceiverContext, ReceiverCounters,
-    ReceiverError, ReceiverKind, StartedReceiver, Streams,
+    BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, ReceiverError,
+    ReceiverKind, StartedReceiver, Streams,
 };
 
 pub use config::{HttpConfig, OtlpConfig, SharedConfig};

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use sluice_config::Kind;
 use sluice_flow::BoxFuture;
-use sluice_net::server::{Listener, Protocols, Serving, serve};
+use sluice_net::server::{Listener, Listening, Protocols, Serving, serve};
 use sluice_net::tls::ServerTls;
 use sluice_otlp::Signal;
 use sluice_telemetry::table::Table;
@@ -24,8 +24,8 @@ use crate::otlp::ingest::Ingest;
 use crate::otlp::inspect::Inspector;
 use crate::otlp::{About, Counters, HttpConfig, RefusedReason, Running, Transport, metrics};
 use crate::receiver::{
-    BindContext, BoundReceiver, Listening, ReceiverConfig, ReceiverContext, ReceiverError,
-    ReceiverKind, StartedReceiver,
+    BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverError, ReceiverKind,
+    StartedReceiver,
 };
 use crate::refused::{FAILED, REJECTED};
 use config::RemoteWriteConfig;

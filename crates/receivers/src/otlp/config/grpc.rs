@@ -1,9 +1,10 @@
 //! `protocols.grpc`: the Collector's `configgrpc` server settings.
 
 use sluice_config::Fields;
+use sluice_net::server::config::{address, or_default, or_never};
 use sluice_net::server::{Protocols, ServerOptions};
 
-use super::{DEFAULT_LIMIT_BYTES, SharedConfig, address, or_default, or_never};
+use super::{DEFAULT_LIMIT_BYTES, SharedConfig};
 
 pub(super) fn read(fields: &mut Fields<'_>) -> SharedConfig {
     let address = address(fields, "localhost:4317");

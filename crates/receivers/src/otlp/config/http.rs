@@ -1,15 +1,14 @@
 //! `protocols.http`: the Collector's `confighttp` server settings.
 
-use std::time::Duration;
-
 use ::http::uri::PathAndQuery;
 use sluice_config::Fields;
 use sluice_net::compress::Packing;
 use sluice_net::headers;
-use sluice_net::server::{Address, Cors, Protocols, ServerOptions};
+use sluice_net::server::config::{address, cors, keep_alive, or_default};
+use sluice_net::server::{Address, Protocols};
 use sluice_otlp::{Encoding, Signal};
 
-use super::{DEFAULT_LIMIT_BYTES, HttpConfig, SharedConfig, address, or_default, or_never};
+use super::{DEFAULT_LIMIT_BYTES, HttpConfig, SharedConfig};
 
 /// All content codings that can be taken, in the order in which they are offered.
 const ENCODINGS: [(&str, Packing); 7] = [
@@ -87,49 +86,6 @@ fn timeouts(fields: &mut Fields<'_>, config: &mut SharedConfig) {
     server.read_header_timeout =
         or_default(fields, "read_header_timeout", server.read_header_timeout, doc);
     fields.no_effect("write_timeout", "answers are a few bytes");
-}
-
-/// Whether HTTP/1 connections carry several requests, and the longest time without one.
-fn keep_alive(fields: &mut Fields<'_>, server: &mut ServerOptions) -> bool {
-    let read = |fields: &mut Fields<'_>, enabled| {
-        let doc = "A connection without a request for this long is closed. 0 or unset: never.";
-        let idle = or_never(fields, "idle_timeout", doc);
-        let doc = "Let HTTP/1 connections carry several requests.";
-        (idle, fields.boolean(enabled, true, doc))
-    };
-    let flat = read(fields, "keep_alives_enabled");
-    let doc = "`idle_timeout` and `keep_alives_enabled`, as the Collector spells them since 0.160.";
-    let section = fields.section_unless_empty("keepalive", doc, |fields| {
-        if flat != (None, true) {
-            fields.error("cannot stand beside `idle_timeout` and `keep_alives_enabled`");
-        }
-        read(fields, "enabled")
-    });
-    let (idle, is_enabled) = section.unwrap_or(flat);
-    server.max_connection_idle = idle;
-    is_enabled
-}
-
-fn cors(fields: &mut Fields<'_>) -> Option<Cors> {
-    let section = fields.section("cors", "Web pages that may send. Unset: none.", |fields| {
-        let doc = "Origins such as `https://shop.example.com`; `*` in them stands for anything.";
-        let origins = fields.string_list("allowed_origins", &[], doc);
-        let doc = "Headers that pages may set beyond the usual ones.";
-        let headers = fields.string_list("allowed_headers", &[], doc);
-        let doc = "Response headers that pages may read.";
-        let exposed = fields.string_list("exposed_headers", &[], doc);
-        let doc = "Seconds for which browsers may cache the answer to a preflight request. 0: \
-                   their default.";
-        let max_age = fields.integer("max_age", 0_u64, 0..=86_400 * 365, doc);
-        let max_age = (max_age > 0).then(|| Duration::from_secs(max_age));
-        if origins.is_empty() {
-            return None;
-        }
-        Cors::new(origins, &headers, &exposed, max_age)
-            .inspect_err(|error| fields.error(error))
-            .ok()
-    });
-    section.flatten()
 }
 
 fn encodings(fields: &mut Fields<'_>) -> Vec<(&'static str, Packing)> {

@@ -4,23 +4,17 @@
 mod grpc;
 pub(crate) mod http;
 
-use std::path::PathBuf;
-use std::time::Duration;
-
 use ::http::HeaderMap;
 use sluice_config::Fields;
 use sluice_net::compress::Packing;
-use sluice_net::server::{Address, BodyTimeouts, Cors, Family, Protocols, ServerOptions};
+use sluice_net::server::config::{authenticator, max_connections};
+use sluice_net::server::{Address, BodyTimeouts, Cors, Protocols, ServerOptions};
 use sluice_net::tls::TlsOptions;
 
 use super::counters::Transport;
-use crate::listen::{check_endpoint, max_connections};
 
 /// OTLP recommends this limit of a request after decompression.
 const DEFAULT_LIMIT_BYTES: usize = 64 << 20;
-/// Shorter ages, pings more often and the like would only cost CPU.
-const AGE_LEAST: Duration = Duration::from_millis(1);
-const TIMEOUT_LEAST: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Debug)]
 pub struct OtlpConfig {
@@ -81,48 +75,13 @@ impl OtlpConfig {
     }
 }
 
-/// `endpoint` and `transport`.
-fn address(fields: &mut Fields<'_>, default_endpoint: &str) -> Address {
-    let doc = "Address to listen on: `host:port`, `[ipv6]:port`, `:port` for all interfaces; or \
-               the path of a Unix socket.";
-    let endpoint = fields.string("endpoint", default_endpoint, doc);
-    // `None`: a path.
-    let transports = [
-        ("tcp", Some(Family::Any)),
-        ("tcp4", Some(Family::V4)),
-        ("tcp6", Some(Family::V6)),
-        ("unix", None),
-    ];
-    let doc = "`tcp4` and `tcp6` listen only on addresses of that family. With `unix`, `endpoint` \
-               is a path, to which Sluice's own user and group may connect (mode 0660).";
-    let family = fields.choice("transport", Some(Family::Any), &transports, doc);
-    fields.no_effect("dialer", "a receiver opens no connections");
-    if let Some(path) = endpoint.strip_prefix("unix://").or_else(|| endpoint.strip_prefix("unix:"))
-    {
-        return Address::Unix(PathBuf::from(path));
-    }
-    let Some(family) = family else { return Address::Unix(PathBuf::from(endpoint)) };
-    match check_endpoint(&endpoint) {
-        Err(why) => {
-            let hint = "write `localhost:4317` or `0.0.0.0:4317`";
-            fields.error_at_with_hint("endpoint", why, hint);
-        }
-        Ok(Some(ip)) if !family.has(ip) => {
-            let message = format!("must be an {family} address with this `transport`");
-            let hint = "write `transport: tcp`, or another address";
-            fields.error_at_with_hint("endpoint", &message, hint);
-        }
-        Ok(_) => {}
-    }
-    Address::Tcp(endpoint, family)
-}
-
 impl SharedConfig {
     /// Reads the options that both protocols have next to each other; the rest has its defaults.
     fn read(fields: &mut Fields<'_>, address: Address, protocols: Protocols) -> SharedConfig {
         let doc = "TLS. Unset: connections are not encrypted.";
         let tls = fields.section_unless_empty("tls", doc, TlsOptions::read_server);
-        let authenticator = authenticator(fields);
+        let doc = "Authentication of senders. Unset: every client that can connect may send.";
+        let authenticator = authenticator(fields, doc);
         let doc = "Keep the request headers that `headers_setter`, `metadata_keys` or \
                    `from_context` name, and no others. Requests with different values of a header \
                    are never merged for an exporter that reads it.";
@@ -140,32 +99,6 @@ impl SharedConfig {
     fn read_connections(&mut self, fields: &mut Fields<'_>) {
         self.server.max_connections = max_connections(fields, true);
     }
-}
-
-/// Zero means the same as no value, as for gRPC's Go library.
-fn or_never(fields: &mut Fields<'_>, key: &str, doc: &str) -> Option<Duration> {
-    let duration = fields.optional_duration(key, Duration::ZERO..=Duration::MAX, doc);
-    duration.filter(|duration| !duration.is_zero()).map(|duration| duration.max(AGE_LEAST))
-}
-
-/// Zero stands for the default.
-fn or_default(fields: &mut Fields<'_>, key: &str, default: Duration, doc: &str) -> Duration {
-    match fields.duration(key, default, doc) {
-        Duration::ZERO => default,
-        duration => duration.max(TIMEOUT_LEAST),
-    }
-}
-
-/// `auth.authenticator`.
-fn authenticator(fields: &mut Fields<'_>) -> Option<String> {
-    let doc = "Authentication of senders. Unset: every client that can connect may send.";
-    let name = fields.section_unless_empty("auth", doc, |fields| {
-        let doc = "Id of the extension that authenticates senders: `type` or `type/name`.";
-        let name = fields.required_string("authenticator", doc);
-        fields.no_effect("request_params", "authenticators see headers only");
-        name
-    });
-    name.filter(|name| !name.is_empty())
 }
 
 #[cfg(test)]

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use sluice_config::load::read_text;
 use sluice_net::server::{Address, Family, Protocols, ServerOptions};
 

@@ -1,15 +1,19 @@
-//! A page of text about the engine that strangers may ask for. However many ask, and however often:
+//! A page that strangers may ask for, in one form or several. However many ask, and however often:
 //! it is made by one at a time, takes a small part of one CPU, and few versions are in memory.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, VARY};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use rustix::time::{ClockId, clock_gettime};
-use sluice_net::compress::compress;
 use sluice_otlp::Encoding;
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
+
+use super::{ReplyBody, reply};
+use crate::compress::compress;
 
 /// Making pages takes one part in this many of one CPU in the long run, about 5%.
 const CPU_PART: u32 = 20;
@@ -21,15 +25,15 @@ const GOOD_FOR_MAX: Duration = Duration::from_secs(1);
 /// A page that takes longer is not made on a thread that receives.
 const INLINE_MAX: Duration = Duration::from_millis(2);
 
-/// Versions in memory, which slow peers may still read. With as many, no other is made: a peer has
-/// a few seconds for reading.
-const VERSIONS_MAX: usize = 4;
+/// Versions in memory, of all forms, which slow peers may still read. With as many, no other is
+/// made: a peer has a few seconds for reading.
+pub const VERSIONS_MAX: usize = 4;
 
 /// A shorter page is not packed: it is not worth it.
-pub(crate) const PACKED_FROM_BYTES: usize = 1024;
+pub const PACKED_FROM_BYTES: usize = 1024;
 
 #[derive(Default)]
-pub(crate) struct SharedPage {
+pub struct SharedPage {
     made: Arc<Mutex<Pages>>,
     /// A reference for each version that is in memory, and this one.
     versions: Arc<()>,
@@ -50,13 +54,14 @@ struct CpuOwed {
 }
 
 /// A page as one peer gets it.
-pub(crate) struct Page {
+pub struct Page {
     pub bytes: Bytes,
     pub is_packed: bool,
 }
 
 /// The newest version.
 struct Made {
+    form: u8,
     finished: Instant,
     cpu_time: Duration,
     version: Arc<Version>,
@@ -75,18 +80,26 @@ struct Version {
 }
 
 impl SharedPage {
-    /// A page that was made while this request waited or not long before, or a new one. `None`: the
-    /// runtime shuts down.
-    pub(crate) async fn get(
+    /// A page that was made while this request waited or not long before, or a new one. `form`: a
+    /// number for each form that it has. `None`: the runtime shuts down, or slow peers read as many
+    /// versions as there may be and the newest has another form.
+    pub async fn get<T: Into<Bytes>>(
         &self,
+        form: u8,
         wants_packed: bool,
-        render: impl FnOnce() -> String + Send + 'static,
+        render: impl FnOnce() -> T + Send + 'static,
     ) -> Option<Page> {
         let asked = Instant::now();
         let mut pages = Arc::clone(&self.made).lock_owned().await;
         let is_short = pages.cpu.owed_at(Instant::now()) > OWED_MAX;
-        let good = pages.newest.as_ref().filter(|made| self.is_good(made, asked, is_short));
+        let is_full = Arc::strong_count(&self.versions) > VERSIONS_MAX;
+        let newest = pages.newest.as_ref();
+        let good = newest.filter(|it| it.form == form);
+        let good = good.filter(|made| is_full || is_good(made, asked, is_short));
         let is_good = good.is_some();
+        if is_full && !is_good {
+            return None;
+        }
         let is_ready = good.is_some_and(|made| made.has(wants_packed));
         let is_costly = pages.newest.as_ref().is_some_and(|made| made.cpu_time > INLINE_MAX);
         let version = Version { _counted: self.versions.clone() };
@@ -94,7 +107,8 @@ impl SharedPage {
         let answer = move || {
             let Pages { newest, cpu } = &mut *pages;
             if !is_good {
-                let made = newest.insert(Made::new(version, render));
+                *newest = None;
+                let made = newest.insert(Made::new(form, version, render));
                 cpu.add(made.cpu_time);
             }
             newest.as_mut().map(|made| made.page(wants_packed, cpu))
@@ -104,12 +118,42 @@ impl SharedPage {
             false => answer(),
         }
     }
+}
 
-    fn is_good(&self, made: &Made, asked: Instant, is_short: bool) -> bool {
-        made.finished >= asked
-            || is_short && made.finished.elapsed() < GOOD_FOR_MAX
-            || Arc::strong_count(&self.versions) > VERSIONS_MAX
+fn is_good(made: &Made, asked: Instant, is_short: bool) -> bool {
+    made.finished >= asked || is_short && made.finished.elapsed() < GOOD_FOR_MAX
+}
+
+/// The answer with a page, if there is one.
+pub fn reply_with_page(content_type: HeaderValue, page: Option<Page>) -> Response<ReplyBody> {
+    let Some(Page { bytes, is_packed }) = page else {
+        let text = HeaderValue::from_static("text/plain; charset=utf-8");
+        return reply(StatusCode::SERVICE_UNAVAILABLE, text, "");
+    };
+    let is_long = is_packed || bytes.len() >= PACKED_FROM_BYTES;
+    let mut answer = reply(StatusCode::OK, content_type, bytes);
+    if is_long {
+        answer.headers_mut().insert(VARY, HeaderValue::from_static("accept-encoding"));
     }
+    if is_packed {
+        answer.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    answer
+}
+
+/// `gzip` or `*` in `accept-encoding`, not with the quality 0 (RFC 9110, section 12.5.3).
+pub fn takes_gzip(asked: &HeaderMap) -> bool {
+    let lists = asked.get_all(ACCEPT_ENCODING).iter().filter_map(|list| list.to_str().ok());
+    let lists: Vec<&str> = lists.collect();
+    let quality = |name: &str| {
+        lists.iter().flat_map(|list| list.split(',')).find_map(|item| {
+            let mut parts = item.split(';').map(str::trim);
+            let is_it = parts.next().is_some_and(|coding| coding.eq_ignore_ascii_case(name));
+            let weight = parts.find_map(|part| part.strip_prefix("q=")?.parse::<f32>().ok());
+            is_it.then(|| weight.unwrap_or(1.0))
+        })
+    };
+    quality("gzip").or_else(|| quality("*")).is_some_and(|quality| quality > 0.0)
 }
 
 impl CpuOwed {
@@ -125,11 +169,11 @@ impl CpuOwed {
 }
 
 impl Made {
-    fn new(version: Version, render: impl FnOnce() -> String) -> Made {
+    fn new<T: Into<Bytes>>(form: u8, version: Version, render: impl FnOnce() -> T) -> Made {
         let (text, cpu_time) = timed(render);
         let version = Arc::new(version);
-        let plain = counted(&version, Bytes::from(text));
-        Made { finished: Instant::now(), cpu_time, version, plain, packed: None }
+        let plain = counted(&version, text.into());
+        Made { form, finished: Instant::now(), cpu_time, version, plain, packed: None }
     }
 
     /// Whether nothing is left to do for a peer that takes gzip or not.
@@ -181,8 +225,12 @@ mod tests {
 
     const LONG: usize = 2 * PACKED_FROM_BYTES;
 
+    fn no_page() -> String {
+        panic!("a second page")
+    }
+
     async fn text(page: &SharedPage, text: &'static str) -> Page {
-        page.get(false, move || text.to_owned()).await.expect("a page")
+        page.get(0, false, move || text.to_owned()).await.expect("a page")
     }
 
     /// As if the page had been made so long ago and had taken so long, and this were owed.
@@ -202,7 +250,7 @@ mod tests {
         let peers: Vec<_> = (0..100)
             .map(|_| {
                 let page = page.clone();
-                tokio::spawn(async move { page.get(true, || panic!("a second page")).await })
+                tokio::spawn(async move { page.get(0, true, no_page).await })
             })
             .collect();
         // Each has asked, and waits. The page and the guard have a reference each, too.
@@ -210,7 +258,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         let version = Version { _counted: page.versions.clone() };
-        let made = Made::new(version, || "x".repeat(LONG));
+        let made = Made::new(0, version, || "x".repeat(LONG));
         making.newest = Some(Made { cpu_time: Duration::ZERO, ..made });
         drop(making);
         let mut pages = Vec::new();
@@ -263,6 +311,7 @@ mod tests {
         }
         let texts: Vec<_> = read.iter().map(|page| page.bytes.clone()).collect();
         assert_eq!(texts, ["1", "2", "3", "4", "4", "4"]);
+        assert!(page.get(1, false, no_page).await.is_none(), "another form has no room");
         drop(texts);
         read.remove(0);
         assert_eq!(text(&page, "7").await.bytes, "7");
@@ -276,12 +325,31 @@ mod tests {
         for cpu_time in [Duration::ZERO, INLINE_MAX * 2] {
             let told = told.clone();
             let render = move || format!("{:?}", told.send(current().id()));
-            page.get(false, render).await.expect("a page");
+            page.get(0, false, render).await.expect("a page");
             set(&page, Duration::from_secs(10), cpu_time, Duration::ZERO).await;
         }
         let render = move || format!("{:?}", told.send(current().id()));
-        page.get(false, render).await.expect("a page");
+        page.get(0, false, render).await.expect("a page");
         let makers: Vec<_> = maker.iter().map(|maker| maker == current().id()).collect();
         assert_eq!(makers, [true, true, false]);
+    }
+
+    #[test]
+    fn gzip_is_for_those_that_take_it() {
+        for (asked, takes) in [
+            (vec![], false),
+            (vec!["gzip"], true),
+            (vec!["deflate, GZIP;q=0.5"], true),
+            (vec!["br", "gzip"], true),
+            (vec!["gzip;q=0, *"], false),
+            (vec!["*"], true),
+            (vec!["identity, br;q=1"], false),
+        ] {
+            let mut headers = HeaderMap::new();
+            for list in &asked {
+                headers.append(ACCEPT_ENCODING, HeaderValue::from_static(list));
+            }
+            assert_eq!(takes_gzip(&headers), takes, "{asked:?}");
+        }
     }
 }
