@@ -65,7 +65,11 @@ pub(crate) const KIND: ComponentKind<ProcessorConfig> = ComponentKind::new(
 fn read(fields: &mut Fields<'_>) -> Put {
     let doc = "The detectors. This build has one: `env`, the environment variable \
                `OTEL_RESOURCE_ATTRIBUTES`.";
-    for name in fields.string_list("detectors", &["env"], doc) {
+    let names = fields.string_list("detectors", &["env"], doc);
+    if names.is_empty() {
+        fields.error_at("detectors", "is empty: leave it out, or write `[env]`");
+    }
+    for name in names {
         if name != "env" {
             let known = ABSENT.contains(&name.as_str());
             let message = match known {
@@ -75,9 +79,6 @@ fn read(fields: &mut Fields<'_>) -> Put {
             let hint = "the detector in this build is `env`; `resource` sets fixed attributes";
             fields.error_at_with_hint("detectors", &message, hint);
         }
-    }
-    if fields.is_empty_list("detectors") {
-        fields.error_at("detectors", "is empty: leave it out, or write `[env]`");
     }
     let doc = "Detected attributes replace those of the same key that a resource has already.";
     let overrides = fields.boolean("override", true, doc);

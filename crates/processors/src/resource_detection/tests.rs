@@ -75,7 +75,7 @@ fn a_variable_that_cannot_be_read_fails_the_start_and_says_where() {
         ("invalid=url-%3-encoding", r#"invalid escape "%3-""#),
         ("a=%", r#"invalid escape "%""#),
         ("a=%ff", "not UTF-8"),
-        ("invalid-char-ü=test", r#""invalid-char-ü""#),
+        ("invalid-char-ü=test", r#""invalid-char-ü=test""#),
         ("invalid-char=ü-test", r#""invalid-char=ü-test""#),
         ("extra=chars, a", r#"" a""#),
         ("key=value,key", r#""key""#),
@@ -85,14 +85,14 @@ fn a_variable_that_cannot_be_read_fails_the_start_and_says_where() {
         (&long, r#""k""#),
     ] {
         let processor = ResourceDetection::new(Put::Upsert, env::parse(text));
-        let failure = futures_ready(processor.start()).expect_err(text);
+        let failure = run_to_end(processor.start()).expect_err(text);
         assert!(failure.contains(part), "{text}: {failure}");
     }
     let processor = ResourceDetection::new(Put::Upsert, env::parse(""));
-    assert_eq!(futures_ready(processor.start()), Ok(()));
+    assert_eq!(run_to_end(processor.start()), Ok(()));
 }
 
-fn futures_ready<T>(future: BoxFuture<'static, T>) -> T {
+fn run_to_end<T>(future: BoxFuture<'static, T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(future)
 }
 
@@ -104,6 +104,7 @@ fn detectors_of_the_collector_alone_are_refused_by_name() {
         ("detectors: [vultr]", "`vultr`, which is not in this build"),
         ("detectors: [en]", "`en`, which is no detector"),
         ("detectors: []", "is empty"),
+        ("detectors: ''", "is empty"),
     ] {
         let error = on_of(yaml).expect_err(yaml);
         assert!(error.contains(part), "{error}");
