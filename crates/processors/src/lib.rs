@@ -14,6 +14,7 @@ mod matching;
 mod memory_limiter;
 mod processor;
 mod resource;
+mod resource_detection;
 mod series;
 
 use sluice_config::ComponentKinds;
@@ -32,4 +33,5 @@ pub static PROCESSORS: ComponentKinds<ProcessorConfig> = ComponentKinds::new(&[
     k8s_attributes::KIND,
     memory_limiter::KIND,
     resource::KIND,
+    resource_detection::KIND,
 ]);

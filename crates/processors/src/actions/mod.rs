@@ -50,6 +50,15 @@ pub(crate) enum Put {
 }
 
 impl Actions {
+    /// Sets attributes to fixed values.
+    pub(crate) fn of_values(on: Put, values: impl Iterator<Item = (String, AnyValue)>) -> Actions {
+        let action = |(key, value): (String, AnyValue)| {
+            let source = Source { value: Some(value.encoded()), ..Source::default() };
+            Action { name: on.name(), key, what: What::Put(on, source) }
+        };
+        Actions(values.map(action).collect())
+    }
+
     /// Carries out the actions for one request. Values from its sender are encoded once.
     pub(crate) fn prepare(&self, metadata: &Metadata) -> impl Fn(&mut Attributes<'_>) {
         let from_context = |action: &Action| {
@@ -76,6 +85,17 @@ impl Actions {
 
     pub(crate) fn fingerprint(&self, fingerprint: &mut Fingerprint) {
         fingerprint.list(&self.0, |fingerprint, action| action.fingerprint(fingerprint));
+    }
+}
+
+impl Put {
+    /// As configurations name it.
+    fn name(self) -> &'static str {
+        match self {
+            Put::Insert => "insert",
+            Put::Update => "update",
+            Put::Upsert => "upsert",
+        }
     }
 }
 
