@@ -7,8 +7,10 @@ fn cells(line: &str) -> Vec<&str> {
     line.trim_matches('|').split('|').map(str::trim).collect()
 }
 
-/// The table's rows by pipeline, each cell by its column.
-fn demonstrated(arguments: &[&str]) -> (String, Vec<(String, BTreeMap<String, String>)>) {
+type Row = (String, BTreeMap<String, String>);
+
+/// The table, and its rows by pipeline, each cell by its column.
+fn demonstrated(arguments: &[&str]) -> (String, Vec<Row>) {
     let arguments = [&["demo", "--seconds", "3"], arguments].concat();
     let output =
         Command::new(env!("CARGO_BIN_EXE_sluice")).args(arguments).output().expect("sluice runs");

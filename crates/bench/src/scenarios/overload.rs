@@ -67,9 +67,9 @@ pub(super) const SCENARIO: Scenario = Scenario {
              many requests at a time on each (16 × 16, 64 × 32), offer {LEVELS:?} and {FLOOD} \
              times that, each to a new subject, and do not come back; what is offered while all \
              their requests wait is not sent. The peak is the level at which most is delivered, by \
-             the medians of all turns. Counting begins once no more is accepted than is delivered.\n\
-             Bar: of {FLOOD} times at least 95 % of the peak in the \
-             same turn is delivered (median), every refusal retryable, nothing acknowledged lost, \
+             the medians of all turns. Counting begins once no more is accepted than is \
+             delivered.\nBar: of {FLOOD} times at least 95 % of the peak in the same turn is \
+             delivered (median), every refusal retryable, nothing acknowledged lost, \
              memory at most 110 % of the limit."
         )
     },

@@ -18,8 +18,8 @@ const NESTING_LIMIT: usize = 32;
 
 /// The jobs of all files, and a number that differs when a file's contents do.
 pub(super) fn read(fields: &mut Fields<'_>, global: &Global) -> (Vec<ScrapeConfig>, u64) {
-    let doc = "Files with further jobs below `scrape_configs`; the last part of a path may have one \
-               `*`. They are read when the configuration is read.";
+    let doc = "Files with further jobs below `scrape_configs`; the last part of a path may have \
+               one `*`. They are read when the configuration is read.";
     let (mut jobs, mut hasher) = (Vec::new(), DefaultHasher::new());
     for pattern in fields.texts("scrape_config_files", doc) {
         let found = paths(&pattern).and_then(|paths| {

@@ -22,7 +22,7 @@ pub struct Demonstration {
     target: Target,
     /// Items offered a second, unless other is asked for.
     pub usual_rate: u64,
-    /// What is about to happen, for a rate in items a second and a load of this many seconds.
+    /// Tells what is about to happen, for a rate in items a second and a load of this many seconds.
     pub introduction: fn(rate: u64, seconds: u64) -> String,
     /// Path below `subjects/` as which the configuration is known, and its text.
     config: (&'static str, &'static str),

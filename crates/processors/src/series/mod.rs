@@ -139,7 +139,7 @@ impl Series {
         self.table().journal = Vec::new();
     }
 
-    /// What it takes now, and what found no room since its creation.
+    /// Its present size, and the points that found no room since its creation.
     pub fn usage(&self) -> Usage {
         let table = self.table();
         let (series, bytes) = (table.slots.len() as u64, table.bytes as u64);

@@ -104,7 +104,7 @@ pub(super) fn able(
     for subject in subjects {
         match subject.require_target(target) {
             Ok(()) => able.push(subject.clone()),
-            Err(error) if !is_one_of_all => return Err(error.into()),
+            Err(error) if !is_one_of_all => return Err(error),
             Err(error) => {
                 let (name, cannot) = (subject.name.clone(), Some(error.to_string()));
                 unable.push(SubjectRecord { name, cannot, ..SubjectRecord::default() });
