@@ -3,13 +3,10 @@
 
 use super::{
     BACKEND, CPU, DROPPED, DemoPipeline, Demonstration, EXPORTED, LATENCY, LOST, MEMORY, PIPELINE,
-    Row, WAITING,
+    REFUSED_SHARE, Row, WAITING,
 };
 use crate::report::{Target, count, number};
 use crate::run::{FaultKind, ScheduledFault};
-
-/// Share of the requests that the sick backend answers with UNAVAILABLE, as in the Kyma load test.
-const REFUSED_SHARE: f64 = 0.7;
 
 pub static GATEWAY: Demonstration = Demonstration {
     target: Target::Traces,

@@ -2,15 +2,13 @@
 //! healthy, one refuses most requests, one goes away for the middle third of the load.
 
 use super::{
-    BACKEND, CPU, DOUBLED, DROPPED, DemoPipeline, Demonstration, EXPORTED, LATENCY, LOST, MEMORY,
-    PIPELINE, Row, WAITING,
+    BACKEND, CPU, DOUBLED, DROPPED, Demonstration, EXPORTED, LATENCY, LOST, MEMORY, PIPELINE, Row,
+    WAITING, of_agent,
 };
 use crate::generate::LogFiles;
 use crate::report::{Target, count, number};
-use crate::run::{FaultKind, ScheduledFault};
 use std::time::Duration;
 
-const REFUSED_SHARE: f64 = 0.7;
 /// Reached in about a second at the usual rate.
 const ROTATE_BYTES: u64 = 256 << 10;
 
@@ -25,23 +23,7 @@ pub static LOG_AGENT: Demonstration = Demonstration {
         )
     },
     config: ("demo/log-agent.yaml", include_str!("log-agent.yaml")),
-    pipelines: [
-        DemoPipeline { name: "logs/healthy", backend: "healthy", fault: None },
-        DemoPipeline {
-            name: "logs/refusing",
-            backend: "70 % answered 503",
-            fault: Some(|_| ScheduledFault::throughout(FaultKind::Refuse, REFUSED_SHARE)),
-        },
-        DemoPipeline {
-            name: "logs/away",
-            backend: "away for a third of the time",
-            fault: Some(|load| ScheduledFault {
-                from: load / 3,
-                to: Some(load * 2 / 3),
-                ..ScheduledFault::throughout(FaultKind::Outage, 1.0)
-            }),
-        },
-    ],
+    pipelines: of_agent(["logs/healthy", "logs/refusing", "logs/away"]),
     adapt: |plan| {
         plan.log_files = LogFiles {
             rotate_bytes: ROTATE_BYTES,

@@ -5,14 +5,11 @@
 use std::time::Duration;
 
 use super::{
-    BACKEND, CPU, DOUBLED, DROPPED, DemoPipeline, Demonstration, EXPORTED, LATENCY, LOST, MEMORY,
-    PIPELINE, Row, WAITING,
+    BACKEND, CPU, DOUBLED, DROPPED, Demonstration, EXPORTED, LATENCY, LOST, MEMORY, PIPELINE, Row,
+    WAITING, of_agent,
 };
 use crate::generate::Farm;
 use crate::report::{Target, count, number};
-use crate::run::{FaultKind, ScheduledFault};
-
-const REFUSED_SHARE: f64 = 0.7;
 
 pub static METRIC_AGENT: Demonstration = Demonstration {
     target: Target::MetricAgent,
@@ -26,23 +23,7 @@ pub static METRIC_AGENT: Demonstration = Demonstration {
         )
     },
     config: ("demo/metric-agent.yaml", include_str!("metric-agent.yaml")),
-    pipelines: [
-        DemoPipeline { name: "metrics/healthy", backend: "healthy", fault: None },
-        DemoPipeline {
-            name: "metrics/refusing",
-            backend: "70 % answered 503",
-            fault: Some(|_| ScheduledFault::throughout(FaultKind::Refuse, REFUSED_SHARE)),
-        },
-        DemoPipeline {
-            name: "metrics/away",
-            backend: "away for a third of the time",
-            fault: Some(|load| ScheduledFault {
-                from: load / 3,
-                to: Some(load * 2 / 3),
-                ..ScheduledFault::throughout(FaultKind::Outage, 1.0)
-            }),
-        },
-    ],
+    pipelines: of_agent(["metrics/healthy", "metrics/refusing", "metrics/away"]),
     adapt: |plan| {
         plan.farm = Farm {
             targets: 10,

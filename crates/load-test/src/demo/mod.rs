@@ -11,11 +11,14 @@ use anyhow::Context;
 use tokio::sync::watch;
 
 use crate::report::{DASH, Kpis, PipelineKpis, Table, Target, count, megabytes, number};
-use crate::run::{self, Cores, Definition, FaultSchedule, Plan, ScheduledFault};
+use crate::run::{self, Cores, Definition, FaultKind, FaultSchedule, Plan, ScheduledFault};
 
 pub use gateway::GATEWAY;
 pub use log_agent::LOG_AGENT;
 pub use metric_agent::METRIC_AGENT;
+
+/// Share of the requests that a sick backend answers with UNAVAILABLE, as in the Kyma load test.
+const REFUSED_SHARE: f64 = 0.7;
 
 /// A demonstration.
 pub struct Demonstration {
@@ -39,6 +42,28 @@ struct DemoPipeline {
     backend: &'static str,
     /// The fault of its backend, for a load of this duration.
     fault: Option<fn(Duration) -> ScheduledFault>,
+}
+
+/// The pipelines of an agent: one backend is healthy, one refuses most requests, one goes away for
+/// the middle third of the load.
+const fn of_agent([healthy, refusing, away]: [&'static str; 3]) -> [DemoPipeline; 3] {
+    [
+        DemoPipeline { name: healthy, backend: "healthy", fault: None },
+        DemoPipeline {
+            name: refusing,
+            backend: "70 % answered 503",
+            fault: Some(|_| ScheduledFault::throughout(FaultKind::Refuse, REFUSED_SHARE)),
+        },
+        DemoPipeline {
+            name: away,
+            backend: "away for a third of the time",
+            fault: Some(|load| ScheduledFault {
+                from: load / 3,
+                to: Some(load * 2 / 3),
+                ..ScheduledFault::throughout(FaultKind::Outage, 1.0)
+            }),
+        },
+    ]
 }
 
 /// A pipeline with the figures of the whole turn and its own.
