@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_config::{ComponentKind, Kind};
+use sluice_flow::source::is_large_work;
 use sluice_flow::{BoxFuture, Exporter, Outcome, Packed};
 use sluice_net::compress::joined;
 use sluice_net::server::{
@@ -127,12 +128,14 @@ struct Prometheus {
 impl Exporter for Prometheus {
     fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {
         let (collected, body) = (self.collected.clone(), joined(&request.chunks));
+        let is_large = is_large_work(body.len(), request.items as usize);
         Box::pin(async move {
             let now = collected.now();
-            let added = collected.exposed.try_lock().map(|mut exposed| exposed.add(&body, now));
+            let at_once = if is_large { None } else { collected.exposed.try_lock() };
+            let added = at_once.map(|mut exposed| exposed.add(&body, now));
             let added = match added {
                 Some(added) => Ok(added),
-                // A page is being made, for which no thread of the runtime waits.
+                // Much work, or a page is being made: no thread of the runtime is held up.
                 None => {
                     let add = move || collected.exposed.lock().add(&body, now);
                     tokio::task::spawn_blocking(add).await
