@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use sluice_config::source::{Source, Span};
 use sluice_config::{Diagnostic, Diagnostics, Fields, yaml};
 use sluice_net::reload::read_bounded;
-use sluice_tail::{Found, Glob};
+use sluice_tail::Found;
 
+use super::sources::glob;
 use super::{Global, ScrapeConfig, read_jobs};
 
-/// Files of all patterns.
+/// Files of one pattern.
 const FILES_LIMIT: usize = 1_000;
 /// Options of jobs are nested less deep.
 const NESTING_LIMIT: usize = 32;
@@ -39,10 +40,7 @@ pub(super) fn read(fields: &mut Fields<'_>, global: &Global) -> (Vec<ScrapeConfi
 
 /// The files that a pattern means, in the order of their names.
 fn paths(pattern: &str) -> Result<BTreeSet<PathBuf>, String> {
-    if pattern.split_once('*').is_some_and(|(_, after)| after.contains('/')) {
-        return Err(format!("has `{pattern}`, which has a `*` before the last part"));
-    }
-    let glob = Glob::new(pattern).map_err(|reason| format!("has `{pattern}`, which {reason}"))?;
+    let glob = glob(pattern).map_err(|reason| format!("has `{pattern}`, which {reason}"))?;
     let (mut paths, mut failure) = (BTreeSet::new(), None);
     let mut visit = |found: Found<'_>| {
         if let Found::File(path) = found {

@@ -168,6 +168,11 @@ fn pattern(path: &str) -> Result<Glob, String> {
     if !["json", "yml", "yaml", "JSON", "YML", "YAML"].contains(&ending) {
         return Err("does not end with `.json`, `.yml` or `.yaml`".to_owned());
     }
+    glob(path)
+}
+
+/// A pattern whose last part only may have a `*`.
+pub(super) fn glob(path: &str) -> Result<Glob, String> {
     if path.split_once('*').is_some_and(|(_, after)| after.contains('/')) {
         return Err("has a `*` before the last part".to_owned());
     }
