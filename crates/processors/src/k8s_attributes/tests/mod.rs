@@ -2,6 +2,7 @@
 
 mod containers;
 mod extraction;
+mod memory;
 mod options;
 mod recognition;
 
