@@ -2,14 +2,15 @@
 //! threads of the runtime serve, and waits its turn while there is no memory for it.
 
 use std::future::poll_fn;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use parking_lot::{Condvar, Mutex};
 use sluice_flow::source::is_large_work;
 use tokio::runtime::{Handle, RuntimeFlavor};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::block_in_place;
 
 /// Returns the memory that work on large requests may take now, in bytes.
@@ -26,14 +27,14 @@ pub(crate) struct LargeWork {
     ended: Condvar,
     /// None: there is room for all.
     room: OnceLock<Box<Room>>,
-    copies: OnceLock<CopyTurns>,
+    copies: ArcSwapOption<CopyTurns>,
 }
 
 /// Memory for large copies of requests in flight. Those of backends that take requests have some
 /// of their own: the other ones hold it until their timeouts.
 struct CopyTurns {
-    healthy: Semaphore,
-    sick: Semaphore,
+    healthy: Arc<Semaphore>,
+    sick: Arc<Semaphore>,
     /// Permits of each, for [`PERMIT_BYTES`].
     permits: u32,
 }
@@ -54,26 +55,30 @@ fn needed_bytes(len_bytes: usize) -> u64 {
 }
 
 impl LargeWork {
-    /// Bounds the memory of all work, and of what is made again to be sent. Once, at the start.
-    pub(crate) fn set_room(
-        &self,
-        copies_bytes: u64,
-        room: impl Fn() -> u64 + Send + Sync + 'static,
-    ) {
+    /// Bounds the memory of all work. Once, at the start.
+    pub(crate) fn set_room(&self, room: impl Fn() -> u64 + Send + Sync + 'static) {
         let _ = self.room.set(Box::new(room));
+    }
+
+    /// Bounds the memory of large copies that are sent. Those that hold some keep it (reload).
+    pub(crate) fn set_copies(&self, copies_bytes: u64) {
         let permits = u32::try_from(copies_bytes / PERMIT_BYTES).unwrap_or(u32::MAX).max(1);
         let permits = permits.min(Semaphore::MAX_PERMITS as u32);
-        let [healthy, sick] = [(); 2].map(|()| Semaphore::new(permits as usize));
-        let _ = self.copies.set(CopyTurns { healthy, sick, permits });
+        if self.copies.load().as_ref().is_some_and(|it| it.permits == permits) {
+            return;
+        }
+        let [healthy, sick] = [(); 2].map(|()| Arc::new(Semaphore::new(permits as usize)));
+        self.copies.store(Some(Arc::new(CopyTurns { healthy, sick, permits })));
     }
 
     /// Waits for memory for a large copy that is sent, until it is dropped. First come, first
     /// served; what is larger than all of it goes alone.
-    pub(crate) async fn hold(&self, bytes: usize, is_healthy: bool) -> Option<CopyTurn<'_>> {
-        let CopyTurns { healthy, sick, permits } = self.copies.get()?;
-        let turns = if is_healthy { healthy } else { sick };
+    pub(crate) async fn hold(&self, bytes: usize, is_healthy: bool) -> Option<CopyTurn> {
+        let copies = self.copies.load_full()?;
+        let turns = if is_healthy { &copies.healthy } else { &copies.sick };
+        let permits = permits_of(bytes).min(copies.permits);
         // It is never closed.
-        let permit = turns.acquire_many(permits_of(bytes).min(*permits)).await.ok()?;
+        let permit = turns.clone().acquire_many_owned(permits).await.ok()?;
         Some(CopyTurn(permit))
     }
 
@@ -115,9 +120,9 @@ fn permits_of(bytes: usize) -> u32 {
 }
 
 /// Memory for a copy, until this is dropped.
-pub(crate) struct CopyTurn<'a>(SemaphorePermit<'a>);
+pub(crate) struct CopyTurn(OwnedSemaphorePermit);
 
-impl CopyTurn<'_> {
+impl CopyTurn {
     /// Gives back all but these bytes.
     pub(crate) fn lower(&mut self, bytes: usize) {
         let more = self.0.num_permits().saturating_sub(permits_of(bytes) as usize);
@@ -184,7 +189,7 @@ mod tests {
         const LEN_BYTES: usize = 2 << 20;
         let needed_bytes = super::needed_bytes(LEN_BYTES);
         let large = Arc::<LargeWork>::default();
-        large.set_room(0, move || 2 * needed_bytes);
+        large.set_room(move || 2 * needed_bytes);
         let (at_once, most) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
         let work = |len_bytes: usize| {
             let (large, at_once, most) = (large.clone(), at_once.clone(), most.clone());
@@ -241,7 +246,7 @@ mod tests {
     async fn large_copies_take_turns_for_memory() {
         let large = LargeWork::default();
         assert!(large.hold(1 << 40, true).await.is_none(), "there is no bound");
-        large.set_room(10 << 10, || 0);
+        large.set_copies(10 << 10);
         let mut first = large.hold(6 << 10, true).await.expect("there is room");
         let beyond = large.hold(1 << 40, true);
         tokio::pin!(beyond);
@@ -251,8 +256,12 @@ mod tests {
         first.lower(1 << 10);
         assert!(beyond.as_mut().now_or_never().is_none());
         first.lower(0);
-        assert!(beyond.await.is_some());
-        assert!(large.hold(10 << 10, true).now_or_never().is_some());
+        let beyond = beyond.await.expect("there is room");
+        assert!(large.hold(1 << 10, true).now_or_never().is_none());
+        large.set_copies(20 << 10);
+        let after_reload = large.hold(20 << 10, true).now_or_never().flatten();
+        assert!(after_reload.expect("there is more room").0.num_permits() == 20);
+        drop(beyond);
     }
 
     #[tokio::test]

@@ -1,5 +1,7 @@
 //! Chains of processors, and the rest of a chain for a frame.
 
+mod slices;
+
 use std::fmt::Display;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -10,10 +12,11 @@ use bytes::Bytes;
 use sluice_flow::source::is_large_work;
 use sluice_flow::{Metadata, Payload};
 use sluice_net::compress::decompress;
-use sluice_otlp::{Beyond, Encoding, Halving, Signal, SplitLimits, count};
+use sluice_otlp::{Beyond, Encoding, Signal, SplitLimits, count};
 use sluice_processors::Processor;
 
 use crate::shared_work::Processed;
+pub(crate) use slices::{Slices, Unprocessed};
 
 pub(crate) struct Step {
     pub id: String,
@@ -88,6 +91,11 @@ pub(crate) fn identity(steps: &[Arc<Step>]) -> u64 {
     hasher.finish()
 }
 
+/// The same steps make the same of a request each time.
+pub(crate) fn are_repeatable(steps: &[Arc<Step>]) -> bool {
+    steps.iter().all(|step| step.processor.is_repeatable())
+}
+
 pub(crate) fn common_prefix(chains: &[Vec<Arc<Step>>]) -> Vec<Arc<Step>> {
     let mut prefix = chains.first().cloned().unwrap_or_default();
     for chain in chains {
@@ -118,7 +126,8 @@ pub(crate) fn in_turn<R>(steps: &[Arc<Step>], work: impl FnOnce() -> (bool, R)) 
 pub(crate) enum Failure {
     /// Which processor failed, and why.
     Step(String),
-    /// The request would take more memory than it may, in changes and results.
+    /// The request would take more memory than it may, in changes and results, or is to be cut
+    /// before: it goes through the steps in slices.
     Grows,
 }
 
@@ -149,7 +158,8 @@ fn apply(
     edited.map_err(|error| step.failed(error))?.map_err(|Beyond| Failure::Grows)
 }
 
-/// Makes the result of steps again, as [`run`] did. Nothing is counted twice.
+/// Makes the result of steps again, as [`run`] did. Nothing is counted twice. A step that makes
+/// something else this time, and more than it may, is passed over.
 pub(crate) fn run_again(
     steps: &[Arc<Step>],
     signal: Signal,
@@ -159,11 +169,14 @@ pub(crate) fn run_again(
 ) -> Result<Bytes, String> {
     let limit_bytes = allowance(bytes.len(), items);
     for step in steps {
-        let edited = apply(step, signal, &bytes, metadata, limit_bytes);
-        let edited = edited.map_err(|failure| match failure {
-            Failure::Step(reason) => reason,
-            Failure::Grows => format!("processor {} makes more than the last time", step.id),
-        })?;
+        let edited = match apply(step, signal, &bytes, metadata, limit_bytes) {
+            Ok(edited) => edited,
+            Err(Failure::Grows) if !step.processor.is_repeatable() => None,
+            Err(Failure::Step(reason)) => return Err(reason),
+            Err(Failure::Grows) => {
+                return Err(format!("processor {} makes more than the last time", step.id));
+            }
+        };
         bytes = edited.unwrap_or(bytes);
     }
     Ok(bytes)
@@ -178,9 +191,21 @@ pub(crate) fn run(
     items: u32,
     metadata: &Metadata,
 ) -> Result<Processed, Failure> {
+    run_within(None, steps, signal, bytes, items, metadata)
+}
+
+/// The same. A result of several items that is beyond the limits is [`Failure::Grows`].
+pub(crate) fn run_within(
+    limits: Option<SplitLimits>,
+    steps: &[Arc<Step>],
+    signal: Signal,
+    bytes: Bytes,
+    items: u32,
+    metadata: &Metadata,
+) -> Result<Processed, Failure> {
     let series = steps.iter().filter_map(|step| step.processor.series());
     let marks: Vec<_> = series.map(|series| (series.mark(), series)).collect();
-    let processed = run_all(steps, signal, bytes, items, metadata);
+    let processed = run_all(limits, steps, signal, bytes, items, metadata);
     if processed.is_err() {
         marks.iter().for_each(|(mark, series)| series.undo_to(*mark));
     }
@@ -188,6 +213,7 @@ pub(crate) fn run(
 }
 
 fn run_all(
+    limits: Option<SplitLimits>,
     steps: &[Arc<Step>],
     signal: Signal,
     mut bytes: Bytes,
@@ -204,6 +230,9 @@ fn run_all(
         }
         passed.push((before, items));
     }
+    if items > 1 && limits.is_some_and(|limits| !limits.allow(bytes.len(), items)) {
+        return Err(Failure::Grows);
+    }
     // A request that grows too much goes through them again, in slices.
     for (step, (before, after)) in steps.iter().zip(passed) {
         let counters = step.counters.load();
@@ -211,56 +240,6 @@ fn run_all(
         counters.outgoing.fetch_add(u64::from(after), Ordering::Relaxed);
     }
     Ok(Processed { payload: Payload::identity(bytes), items, charged: None })
-}
-
-/// The results of steps over a request that grows too much to be processed as a whole: one slice of
-/// it after another, each halved until its result is in proportion.
-pub(crate) struct Slices(Halving);
-
-/// A slice of a request, of which the steps can make nothing.
-pub(crate) struct Unprocessed {
-    pub bytes: Bytes,
-    pub items: u32,
-    pub reason: String,
-}
-
-impl Slices {
-    pub(crate) fn new(signal: Signal, request: &Bytes, items: u32) -> Result<Slices, String> {
-        let halves = Halving::new(signal, request, SplitLimits::half_of(items));
-        halves.map(Slices).map_err(|error| error.to_string())
-    }
-
-    pub(crate) fn is_over(&self) -> bool {
-        self.0.is_over()
-    }
-
-    pub(crate) fn next(
-        &mut self,
-        steps: &[Arc<Step>],
-        signal: Signal,
-        metadata: &Metadata,
-    ) -> Option<Result<Processed, Unprocessed>> {
-        loop {
-            let part = match self.0.next()? {
-                Ok(part) => part,
-                Err(error) => {
-                    let (bytes, items, reason) = (Bytes::new(), 0, error.to_string());
-                    return Some(Err(Unprocessed { bytes, items, reason }));
-                }
-            };
-            let (bytes, items) = (part.bytes(), part.sizes.items);
-            let reason = match run(steps, signal, bytes.clone(), items, metadata) {
-                Ok(processed) => return Some(Ok(processed)),
-                Err(Failure::Step(reason)) => reason,
-                Err(Failure::Grows) if self.0.halve(&part) => continue,
-                Err(Failure::Grows) => {
-                    let limit_bytes = allowance(bytes.len(), items);
-                    format!("its processors make one item larger than {limit_bytes} bytes")
-                }
-            };
-            return Some(Err(Unprocessed { bytes, items, reason }));
-        }
-    }
 }
 
 #[cfg(test)]
@@ -306,10 +285,13 @@ mod tests {
         let (steps, metadata) = (vec![Arc::new(step)], Metadata::default());
         let whole = run(&steps, Signal::Logs, request.clone(), RECORDS, &metadata);
         assert!(matches!(whole, Err(Failure::Grows)));
-        let mut slices = Slices::new(Signal::Logs, &request, RECORDS).expect("is valid");
+        let mut slices =
+            Slices::new(Signal::Logs, &request, SplitLimits::half_of(RECORDS)).expect("is valid");
         let (mut items, mut bytes) = (0, 0);
-        while let Some(slice) = slices.next(&steps, Signal::Logs, &metadata) {
-            let Ok(Processed { payload, items: own, .. }) = slice else { panic!("has a result") };
+        while let Some(slice) = slices.next(None, &steps, Signal::Logs, &metadata) {
+            let Ok((_, Processed { payload, items: own, .. })) = slice else {
+                panic!("has a result")
+            };
             assert_eq!(count(Signal::Logs, &payload.bytes), Ok(own));
             assert!(payload.bytes.len() <= allowance(request.len(), 2));
             (items, bytes) = (items + own, bytes + payload.bytes.len());

@@ -67,7 +67,9 @@ pub trait Processor: Send + Sync {
     /// Hash of the processor's effect: the same for a configuration, over restarts and releases.
     fn fingerprint(&self) -> u64;
 
-    /// Whether it makes the same of a request each time, so that the result can be made again.
+    /// Whether it makes the same of a request each time, so that the result can be made again and
+    /// cut at the same places. If not, it has to make the same items each time: what it says of
+    /// them may differ, and what it says last is sent.
     fn is_repeatable(&self) -> bool {
         self.series().is_none()
     }

@@ -61,9 +61,10 @@ impl Content {
     }
 }
 
-/// Makes the payload again that the steps make of a frame.
+/// Makes the payload again that the steps make of a frame, or of a slice of it.
 pub(crate) struct Recipe {
     leased: Arc<Leased>,
+    slice: Option<Detached<PartRef>>,
     /// Those that did not run before the log.
     steps: Vec<Arc<Step>>,
     memory: Arc<PrivateMemory>,
@@ -74,10 +75,16 @@ pub(crate) struct Recipe {
 impl Recipe {
     pub(super) fn new(
         leased: Arc<Leased>,
+        slice: Option<Detached<PartRef>>,
         steps: Vec<Arc<Step>>,
         memory: Arc<PrivateMemory>,
     ) -> Recipe {
-        Recipe { leased, steps, memory, made: Mutex::default() }
+        Recipe { leased, slice, steps, memory, made: Mutex::default() }
+    }
+
+    /// What is made has the same bytes each time, so that its parts can be found again.
+    pub(super) fn is_exact(&self) -> bool {
+        steps::are_repeatable(&self.steps)
     }
 
     fn make(&self) -> Result<Arc<ChargedCopy>, String> {
@@ -86,9 +93,12 @@ impl Recipe {
             return Ok(copy);
         }
         let frame = &self.leased.entry.frame;
-        let bytes = inflated(&frame.payload)?;
-        let bytes =
-            steps::run_again(&self.steps, frame.signal, bytes, frame.items, &frame.metadata)?;
+        let (mut bytes, mut items) = (inflated(&frame.payload)?, frame.items);
+        if let Some(slice) = &self.slice {
+            let slice = slice.attached(&bytes).map_err(|error| error.to_string())?;
+            (bytes, items) = (slice.bytes(), slice.sizes.items);
+        }
+        let bytes = steps::run_again(&self.steps, frame.signal, bytes, items, &frame.metadata)?;
         let copy = ChargedCopy::new(bytes, &self.memory);
         *made = Arc::downgrade(&copy);
         Ok(copy)
@@ -105,7 +115,8 @@ pub(crate) struct LetGo {
 }
 
 impl LetGo {
-    /// None if the content has no bytes of its own any more.
+    /// None if the content has no bytes of its own any more, or could not be found again in what
+    /// is made.
     pub(super) fn new(content: &Content, recipe: &Arc<Recipe>) -> Option<LetGo> {
         let frame = &recipe.leased.entry.frame.payload;
         let inflated_bytes = match frame.encoding {
@@ -113,8 +124,10 @@ impl LetGo {
             _ => frame.uncompressed_len_bytes,
         };
         let dominant_header_bytes = content.dominant_header_bytes();
+        let slice_bytes = recipe.slice.as_ref().map_or(0, Detached::len_bytes);
         let (part, made_bytes) = match content {
             Content::Whole(payload) => (None, payload.bytes.len()),
+            Content::Part(_) if !recipe.is_exact() => return None,
             Content::Part(part) => {
                 let detached = part.detached();
                 // Its headers are copied twice.
@@ -123,7 +136,7 @@ impl LetGo {
             }
             Content::LetGo(_) => return None,
         };
-        let needed_bytes = inflated_bytes + made_bytes;
+        let needed_bytes = inflated_bytes + slice_bytes + made_bytes;
         Some(LetGo { recipe: recipe.clone(), part, needed_bytes, dominant_header_bytes })
     }
 

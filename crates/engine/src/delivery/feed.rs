@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_otlp::{Detached, Parts};
+use sluice_otlp::{Detached, Halving, Parts};
 
 use super::leased::Leased;
 use super::prepare::Lease;
@@ -16,26 +16,36 @@ pub(crate) struct Feed {
     pub(super) next_path: usize,
     /// Items of the present path of which units were made.
     pub(super) items_before: u32,
-    /// Of the present path: the input of its steps, in slices, if all of it would grow too much.
-    pub(super) slices: Option<(Slices, Lease)>,
+    /// Of the present path: the input of its steps, in slices, if all of it would grow too much or
+    /// has to be cut.
+    pub(super) slices: Option<(Lease, Left<Slices, Halving>)>,
     /// A payload that is being cut, and the parts that are left.
-    pub(super) cutting: Option<(Lease, PartsLeft)>,
+    pub(super) cutting: Option<(Lease, Left<Parts>)>,
     /// Something was made of the frame.
     pub has_begun: bool,
 }
 
-/// Parts that are still to be made.
-pub(super) enum PartsLeft {
-    Here(Parts),
+/// What is still to be made of a payload.
+pub(super) enum Left<T, D = T> {
+    Here(T),
     /// The payload was let go of.
-    LetGo(Detached<Parts>),
+    LetGo(Detached<D>),
 }
 
-impl PartsLeft {
+impl Left<Parts> {
     pub(super) fn is_over(&self) -> bool {
         match self {
-            PartsLeft::Here(parts) => parts.is_over(),
-            PartsLeft::LetGo(parts) => parts.is_over(),
+            Left::Here(parts) => parts.is_over(),
+            Left::LetGo(parts) => parts.is_over(),
+        }
+    }
+}
+
+impl Left<Slices, Halving> {
+    pub(super) fn is_over(&self) -> bool {
+        match self {
+            Left::Here(slices) => slices.is_over(),
+            Left::LetGo(slices) => slices.is_over(),
         }
     }
 }
@@ -46,9 +56,10 @@ impl Feed {
         Feed { leased, next_path, items_before, slices, cutting, has_begun: false }
     }
 
-    /// The payload was let go of that the parts which are left are cut from.
+    /// The payload was let go of that the next unit is cut from.
     pub(super) fn is_let_go(&self) -> bool {
-        matches!(&self.cutting, Some((_, PartsLeft::LetGo(_))))
+        matches!(&self.cutting, Some((_, Left::LetGo(_))))
+            || self.cutting.is_none() && matches!(&self.slices, Some((_, Left::LetGo(_))))
     }
 
     /// Nothing comes of the paths that are left.

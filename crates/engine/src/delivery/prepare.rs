@@ -1,6 +1,8 @@
 //! From an entry of the log to units that can be sent: the steps that are left, and cuts at the
 //! limits. And from the units of a batch to the request that goes over the wire.
 
+mod processing;
+
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -11,16 +13,17 @@ use sluice_flow::dispatch::{Batch, Unit};
 use sluice_flow::{Exporter, Frame, Metadata, PackError, Packed, Payload};
 use sluice_otlp::{Encoding, Malformed, PartRef, Parts, Signal, Sizes, SplitLimits, parts};
 
+use processing::Made;
+
 use super::content::{Content, LetGo, Recipe};
-use super::feed::{Feed, PartsLeft};
+use super::feed::{Feed, Left};
 use super::leased::{Fate, Leased};
 use super::naming::{Name, Names};
 use super::sending::work_of;
-use crate::entry::Entry;
 use crate::large_work::LargeWork;
 use crate::private_memory::{ChargedCopy, ChargedMemory, PrivateMemory};
 use crate::shared_work::Processed;
-use crate::steps::{self, Chain, Failure, Slices, Step, Unprocessed, inflated};
+use crate::steps::{Chain, Slices, inflated};
 
 /// Units without a name are not sent with those that have one: a repeat could pass for known.
 const UNNAMED_GROUP: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -40,6 +43,14 @@ pub(crate) struct Lease {
     pub name: Option<Name>,
     /// None if it cannot be made again by itself.
     recipe: Option<Arc<Recipe>>,
+}
+
+impl Lease {
+    /// Makes its payload again.
+    fn restore(&mut self) -> Result<Bytes, String> {
+        self.charged = self.content.restore()?;
+        Ok(self.content.payload()?.bytes)
+    }
 }
 
 /// A part of a frame that cannot be sent: it becomes a dead letter.
@@ -81,7 +92,7 @@ impl Preparer {
         let next = self.make_next(feed, limits)?;
         feed.begin();
         // After its last unit, only the units keep a frame unresolved.
-        if feed.slices.as_ref().is_some_and(|(slices, _)| slices.is_over()) {
+        if feed.slices.as_ref().is_some_and(|(_, slices)| slices.is_over()) {
             feed.slices = None;
         }
         Some(next)
@@ -103,26 +114,14 @@ impl Preparer {
         }
         let (bytes, items) = (frame.payload.uncompressed_len_bytes, frame.items as usize);
         loop {
-            if let Some((lease, PartsLeft::LetGo(parts))) = &mut feed.cutting {
-                let restored = self.large_work.on(bytes, items, || {
-                    lease.charged = lease.content.restore()?;
-                    let bytes = lease.content.payload()?.bytes;
-                    let parts = parts.attached(&bytes).map_err(|error| cannot_cut(&error))?;
-                    let headers = self.memory.charge(parts.header_bytes());
-                    lease.headers = Some(Arc::new(Mutex::new(headers)));
-                    Ok(parts)
-                });
-                let parts = match restored {
-                    Ok(parts) => PartsLeft::Here(parts),
-                    Err(reason) => {
-                        feed.end();
-                        feed.cutting = None;
-                        return Some(Err(whole(reason)));
-                    }
-                };
-                feed.cutting = feed.cutting.take().map(|(lease, _)| (lease, parts));
+            if feed.is_let_go()
+                && let Err(reason) = self.large_work.on(bytes, items, || self.restore(feed))
+            {
+                feed.end();
+                (feed.cutting, feed.slices) = (None, None);
+                return Some(Err(whole(reason)));
             }
-            if let Some((lease, PartsLeft::Here(parts))) = &mut feed.cutting {
+            if let Some((lease, Left::Here(parts))) = &mut feed.cutting {
                 let (bytes, items) = (bytes.min(limits.max_bytes), items.min(limits.max_items));
                 match self.large_work.on(bytes, items, || parts.next()) {
                     Some(Ok(part)) => {
@@ -137,32 +136,51 @@ impl Preparer {
                 Ok(None) => return None,
                 Ok(Some(Cut::Unit(unit))) => return Some(Ok(unit)),
                 Ok(Some(Cut::Parts(lease, parts))) => {
-                    feed.cutting = Some((lease, PartsLeft::Here(parts)));
+                    feed.cutting = Some((lease, Left::Here(parts)));
                 }
                 Err(unsendable) => return Some(Err(unsendable)),
             }
         }
     }
 
+    /// Makes again what the next unit is cut from.
+    fn restore(&self, feed: &mut Feed) -> Result<(), String> {
+        let cannot_cut = |error: Malformed| cannot_cut(&error);
+        if let Some((lease, left)) = &mut feed.cutting {
+            if let Left::LetGo(parts) = left {
+                let parts = parts.attached(&lease.restore()?).map_err(cannot_cut)?;
+                let headers = self.memory.charge(parts.header_bytes());
+                lease.headers = Some(Arc::new(Mutex::new(headers)));
+                *left = Left::Here(parts);
+            }
+        } else if let Some((lease, left)) = &mut feed.slices
+            && let Left::LetGo(slices) = left
+        {
+            let slices = Slices::attached(slices, &lease.restore()?).map_err(cannot_cut)?;
+            *left = Left::Here(slices);
+        }
+        Ok(())
+    }
+
     /// The next result of the steps, cut where it has to be. None after the last path.
     fn next_cut(&self, feed: &mut Feed, limits: SplitLimits) -> Result<Option<Cut>, Unsendable> {
         let leased = feed.leased.clone();
         let frame = &leased.entry.frame;
-        while let Some(processed) = self.next_processed(feed).transpose()? {
-            let Processed { payload, items, charged } = processed;
+        while let Some(made) = self.next_made(feed, limits).transpose()? {
+            let Made { processed: Processed { payload, items, charged }, slice } = made;
             if items == 0 && frame.items > 0 {
                 continue;
             }
             let (path, content) = (feed.next_path - 1, Content::Whole(payload));
             let (leased, name) = (leased.clone(), self.name(&leased, path));
-            // Of a slice, the steps make it of that alone.
-            let recipe = if feed.slices.is_none() { self.recipe(&leased, path) } else { None };
+            let is_slice = slice.is_some();
+            let recipe = self.recipe(&leased, path, slice);
             let lease = Lease { leased, content, path, charged, headers: None, name, recipe };
             let cut = self.cut(lease, items, limits);
             let mut cut = cut.map_err(|reason| Unsendable::whole(frame, reason))?;
             if let Cut::Unit(unit) = &mut cut {
                 let before = feed.pass_items(items);
-                if feed.slices.is_some() {
+                if is_slice {
                     // Each slice is a part of what the steps make of the frame.
                     unit.lease.name = name.map(|name| name.part(before));
                 }
@@ -172,54 +190,6 @@ impl Preparer {
         Ok(None)
     }
 
-    /// Runs the steps of the frame's paths and returns what comes next. None after the last path.
-    fn next_processed(&self, feed: &mut Feed) -> Option<Result<Processed, Unsendable>> {
-        let leased = feed.leased.clone();
-        let (entry, frame) = (&leased.entry, &leased.entry.frame);
-        let paths = self.paths_of(entry);
-        loop {
-            if let Some((slices, _)) = &mut feed.slices {
-                let steps = paths[feed.next_path - 1].remaining(&entry.origin.prepared);
-                if let Some(next) = slices.next(&steps, frame.signal, &frame.metadata) {
-                    return Some(next.map_err(|Unprocessed { bytes, items, reason }| Unsendable {
-                        payload: Payload::identity(bytes),
-                        items,
-                        reason,
-                    }));
-                }
-                feed.slices = None;
-            }
-            let chain = paths.get(feed.next_path)?;
-            feed.next_path += 1;
-            feed.items_before = 0;
-            let reason = match self.process(entry, chain) {
-                Ok(processed) => return Some(Ok(processed)),
-                Err(Failure::Step(reason)) => reason,
-                Err(Failure::Grows) => match self.slices(&leased, feed.next_path - 1) {
-                    Ok(slices) => {
-                        feed.slices = Some(slices);
-                        continue;
-                    }
-                    Err(reason) => reason,
-                },
-            };
-            feed.end();
-            return Some(Err(Unsendable::whole(frame, reason)));
-        }
-    }
-
-    /// The input of the steps of a path in slices, with what holds its memory.
-    fn slices(&self, leased: &Arc<Leased>, path: usize) -> Result<(Slices, Lease), String> {
-        let frame = &leased.entry.frame;
-        let content = Content::Whole(frame.payload.clone());
-        let (leased, charged, headers, name) = (leased.clone(), None, None, None);
-        let recipe = None;
-        let mut lease = Lease { leased, content, path, charged, headers, name, recipe };
-        self.inflate(&mut lease)?;
-        let slices = Slices::new(frame.signal, &lease.content.payload()?.bytes, frame.items)?;
-        Ok((slices, lease))
-    }
-
     /// True if nothing more is to be made of a frame.
     pub(crate) fn is_over(&self, feed: &Feed) -> bool {
         feed.next_path >= self.paths_of(&feed.leased.entry).len()
@@ -227,52 +197,16 @@ impl Preparer {
             && feed.cutting.as_ref().is_none_or(|(_, parts)| parts.is_over())
     }
 
-    fn paths_of(&self, entry: &Entry) -> &[Chain] {
-        let receiver =
-            entry.receiver().or_else(|| self.receivers.get(&entry.origin.receiver).copied());
-        let chains = receiver.and_then(|receiver| self.chains.get(&receiver));
-        chains.map_or(&self.orphans, Vec::as_slice)
-    }
-
-    /// Fingerprints of all steps that were run over the payload of a lease.
-    pub(crate) fn steps_done(&self, lease: &Lease) -> Vec<u64> {
-        self.steps_of(&lease.leased.entry, lease.path).collect()
-    }
-
-    fn steps_of(&self, entry: &Entry, path: usize) -> impl Iterator<Item = u64> {
-        let prepared = &entry.origin.prepared;
-        let chain = self.paths_of(entry).get(path);
-        let remaining = chain.map(|chain| chain.remaining(prepared)).unwrap_or_default();
-        let steps = remaining.into_iter().map(|step| step.fingerprint);
-        prepared.iter().copied().chain(steps)
-    }
-
     fn name(&self, leased: &Leased, path: usize) -> Option<Name> {
         let steps = self.exporter.names_ranges().then(|| self.steps_of(&leased.entry, path))?;
         self.names.of_whole(leased, path, steps)
     }
 
-    fn process(&self, entry: &Entry, chain: &Chain) -> Result<Processed, Failure> {
-        let frame = &entry.frame;
-        let remaining = chain.remaining(&entry.origin.prepared);
-        if remaining.is_empty() {
-            let (payload, items) = (frame.payload.clone(), frame.items);
-            return Ok(Processed { payload, items, charged: None });
-        }
-        let compute = || {
-            let bytes = inflated(&frame.payload).map_err(Failure::Step)?;
-            steps::run(&remaining, frame.signal, bytes, frame.items, &frame.metadata)
-        };
-        let Some(shared) = entry.shared.as_ref().filter(|_| chain.sharers > 1) else {
-            return compute();
-        };
-        shared.get_or_compute(steps::identity(&remaining), chain.sharers, compute)
-    }
-
     fn cut(&self, mut lease: Lease, items: u32, limits: SplitLimits) -> Result<Cut, String> {
         let payload = lease.content.payload()?;
-        let fits = payload.uncompressed_len_bytes <= limits.max_bytes
-            && items as usize <= limits.max_items;
+        // Parts of what could not be made again in the same way have to be kept.
+        let stays_whole = items <= 1 && lease.recipe.as_ref().is_some_and(|it| !it.is_exact());
+        let fits = stays_whole || limits.allow(payload.uncompressed_len_bytes, items);
         let verbatim = payload.encoding != Encoding::Identity
             && self.exporter.passes_through() == Some(payload.encoding)
             && payload.bytes.len() <= self.exporter.pass_through_limit_bytes();
@@ -319,38 +253,17 @@ impl Preparer {
     /// The same for what is still to be made of a frame.
     pub(crate) fn let_go_of_feed(&self, feed: &mut Feed) {
         if let Some((lease, left)) = &mut feed.cutting
-            && let PartsLeft::Here(parts) = left
+            && let Left::Here(parts) = left
             && self.let_go(lease)
         {
-            *left = PartsLeft::LetGo(parts.detached());
+            *left = Left::LetGo(parts.detached());
         }
-    }
-
-    /// Bytes of its own that a delivery may have of a frame, beside those in the log. Zero if it
-    /// could not let go of them.
-    pub(crate) fn own_bytes(&self, entry: &Entry) -> usize {
-        let payload = &entry.frame.payload;
-        let is_verbatim = payload.encoding == Encoding::Identity
-            || self.exporter.passes_through() == Some(payload.encoding);
-        let (paths, prepared) = (self.paths_of(entry), &entry.origin.prepared);
-        if is_verbatim && paths.iter().all(|path| path.has_run(prepared)) {
-            return 0;
+        if let Some((lease, left)) = &mut feed.slices
+            && let Left::Here(slices) = left
+            && self.let_go(lease)
+        {
+            *left = Left::LetGo(slices.detached());
         }
-        let steps: Vec<_> = paths.iter().flat_map(|path| path.remaining(prepared)).collect();
-        if are_repeatable(&steps) { payload.uncompressed_len_bytes } else { 0 }
-    }
-
-    /// None also if the payload is the frame's own: nothing is let go of.
-    fn recipe(&self, leased: &Arc<Leased>, path: usize) -> Option<Arc<Recipe>> {
-        let chain = self.paths_of(&leased.entry).get(path);
-        let (payload, prepared) = (&leased.entry.frame.payload, &leased.entry.origin.prepared);
-        let has_run = chain.is_none_or(|chain| chain.has_run(prepared));
-        if has_run && payload.encoding == Encoding::Identity {
-            return None;
-        }
-        let steps = chain.map(|chain| chain.remaining(prepared)).unwrap_or_default();
-        are_repeatable(&steps)
-            .then(|| Arc::new(Recipe::new(leased.clone(), steps, self.memory.clone())))
     }
 
     fn unit(&self, mut lease: Lease, items: u32, bytes: usize, alone: bool) -> Unit<Lease> {
@@ -377,6 +290,8 @@ impl Preparer {
 
     /// The parts of an uncompressed payload, or of a part.
     fn parts(&self, lease: &mut Lease, limits: SplitLimits) -> Result<Parts, String> {
+        // They could not be found again in what is made another time.
+        lease.recipe = lease.recipe.take().filter(|recipe| recipe.is_exact());
         self.charge(lease);
         lease.headers.get_or_insert_with(|| Arc::new(Mutex::new(self.memory.charge(0))));
         match &lease.content {
@@ -411,8 +326,8 @@ impl Preparer {
         let [bytes, items] = work_of(std::slice::from_ref(&unit));
         let mut lease = unit.lease;
         let units = self.large_work.on(bytes, items, || {
-            if let Some(copy) = lease.content.restore()? {
-                lease.charged = Some(copy);
+            if lease.content.is_let_go() {
+                lease.restore()?;
             }
             self.inflate(&mut lease)?;
             let parts = self.parts(&mut lease, limits)?;
@@ -437,10 +352,6 @@ impl Preparer {
 /// unit is too large, its parts would be so too, and each would repeat the headers.
 pub(super) fn dominant_header_bytes(unit: &Unit<Lease>) -> Option<usize> {
     unit.lease.content.dominant_header_bytes()
-}
-
-fn are_repeatable(steps: &[Arc<Step>]) -> bool {
-    steps.iter().all(|step| step.processor.is_repeatable())
 }
 
 /// A payload as a unit, or what it is cut into.

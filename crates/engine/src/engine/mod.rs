@@ -134,7 +134,8 @@ impl Engine {
         let shared_work = SharedWorkMemory::new(memory.shared_work_bytes, backlog.shared.clone());
         let (shared_work, large_work) = (Arc::new(shared_work), Arc::<LargeWork>::default());
         let (part, pool) = (shared_work.clone(), backlog.clone());
-        large_work.set_room(memory.shared_work_bytes, move || {
+        large_work.set_copies(memory.shared_work_bytes);
+        large_work.set_room(move || {
             part.limit_bytes.load(Ordering::Relaxed) + pool.lendable_bytes() as u64 / 2
         });
         let watcher = tokio::spawn(storage::watch(storage.clone(), backlog.clone()));
@@ -239,6 +240,7 @@ impl Engine {
         self.backlog.set_limit(plan.pool_bytes());
         let shared_work_bytes = plan.memory.shared_work_bytes;
         self.shared_work.limit_bytes.store(shared_work_bytes, Ordering::Relaxed);
+        self.large_work.set_copies(shared_work_bytes);
         self.storage.apply(plan);
         let MemoryPlan { connections_bytes, receiving_bytes, .. } = plan.memory;
         let connections = &self.resources.connections.budget;

@@ -20,7 +20,7 @@ use sluice_flow::source::{
 };
 use sluice_flow::{BoxFuture, Frame, Payload, Refusal};
 use sluice_net::server::ServerResources;
-use sluice_otlp::{Encoding, Signal};
+use sluice_otlp::{Encoding, Signal, SplitLimits};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -280,10 +280,11 @@ impl ReceiverRoute {
     ) -> Result<(Payload, u32), Refusal> {
         let invalid = |reason| Refusal::Invalid { reason };
         let (mut out, mut items) = (Vec::new(), 0);
-        let slices = Slices::new(self.signal, bytes, request.items);
+        let slices = Slices::new(self.signal, bytes, SplitLimits::half_of(request.items));
         let mut slices = slices.map_err(invalid)?;
-        while let Some(slice) = slices.next(&self.route.prefix, self.signal, &request.metadata) {
-            let slice = slice.map_err(|slice| invalid(slice.reason))?;
+        let prefix = &self.route.prefix;
+        while let Some(slice) = slices.next(None, prefix, self.signal, &request.metadata) {
+            let (_, slice) = slice.map_err(|slice| invalid(slice.reason))?;
             let room_bytes = out.capacity() - out.len();
             if slice.payload.bytes.len() > room_bytes {
                 let more_bytes = slice.payload.bytes.len().max(SLICES_STEP_BYTES);

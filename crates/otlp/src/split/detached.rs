@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 
+use super::Halving;
 use super::parts::{Level, PartRef, Parts, Position};
 use crate::wire::{Result, malformed};
 
@@ -30,6 +31,11 @@ impl Detached<PartRef> {
         let start = self.places.start.attached(request)?;
         Ok(PartRef { request: request.clone(), start, ..self.places.clone() })
     }
+
+    /// Length of the part once it is encoded.
+    pub fn len_bytes(&self) -> usize {
+        self.places.sizes.len_bytes
+    }
 }
 
 impl Parts {
@@ -47,6 +53,32 @@ impl Detached<Parts> {
         self.check(request)?;
         let position = self.places.position.attached(request)?;
         Ok(Parts { request: request.clone(), position, ..self.places })
+    }
+
+    /// True if no part is left.
+    pub fn is_over(&self) -> bool {
+        self.places.is_over()
+    }
+}
+
+impl Halving {
+    pub fn detached(&self) -> Detached<Halving> {
+        let request_bytes = self.stack.first().map_or(0, |parts| parts.request.len());
+        let places = Halving { stack: self.stack.iter().map(|it| it.detached().places).collect() };
+        Detached { places, request_bytes }
+    }
+}
+
+impl Detached<Halving> {
+    /// # Errors
+    /// [`crate::Malformed`] if the request is not the one that the parts are of.
+    pub fn attached(&self, request: &Bytes) -> Result<Halving> {
+        let attached = |parts: &Parts| {
+            let request_bytes = self.request_bytes;
+            Detached { places: parts.clone(), request_bytes }.attached(request)
+        };
+        let stack = self.places.stack.iter().map(attached).collect::<Result<_>>()?;
+        Ok(Halving { stack })
     }
 
     /// True if no part is left.

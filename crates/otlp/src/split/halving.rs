@@ -9,7 +9,7 @@ use crate::wire::Result;
 /// The parts of a request, one after another, and those of parts that are halved meanwhile.
 pub struct Halving {
     /// Innermost last.
-    stack: Vec<Parts>,
+    pub(super) stack: Vec<Parts>,
 }
 
 impl Halving {

@@ -31,6 +31,10 @@ impl SplitLimits {
     pub fn half_of(items: u32) -> SplitLimits {
         SplitLimits { max_items: (items as usize).div_ceil(2), max_bytes: usize::MAX }
     }
+
+    pub fn allow(&self, len_bytes: usize, items: u32) -> bool {
+        len_bytes <= self.max_bytes && items as usize <= self.max_items
+    }
 }
 
 /// An encoded request, and the number of its items.

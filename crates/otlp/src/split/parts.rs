@@ -175,7 +175,7 @@ impl Parts {
         let limits = SplitLimits { max_items: limits.max_items.max(1), ..limits };
         let root = Node::request(request, signal);
         let items = root.items(request)?;
-        let fits = request.len() <= limits.max_bytes && items as usize <= limits.max_items;
+        let fits = limits.allow(request.len(), items);
         let position = Position { levels: vec![Level::open(root, request, 0)?], next: None };
         let (request, end, whole) = (request.clone(), request.len(), fits.then_some(items));
         Ok(Parts { request, limits, position, end, whole })

@@ -1,0 +1,176 @@
+//! The steps that are left of the paths to a delivery, run over a frame or over slices of it.
+
+use std::sync::Arc;
+
+use sluice_flow::Payload;
+use sluice_otlp::{Detached, Encoding, PartRef, SplitLimits};
+
+use super::{Content, Feed, Lease, Leased, Left, Preparer, Processed, Recipe, Unsendable};
+use crate::entry::Entry;
+use crate::steps::{self, Chain, Failure, Slices, Unprocessed, are_repeatable, inflated};
+
+/// What the steps of a path make of a frame, or of a slice of it.
+pub(super) struct Made {
+    pub(super) processed: Processed,
+    pub(super) slice: Option<Detached<PartRef>>,
+}
+
+impl Made {
+    fn of_slice((slice, processed): (PartRef, Processed)) -> Made {
+        Made { processed, slice: Some(slice.detached()) }
+    }
+}
+
+impl Preparer {
+    /// Runs the steps of the frame's paths and returns what comes next. None after the last path.
+    pub(super) fn next_made(
+        &self,
+        feed: &mut Feed,
+        limits: SplitLimits,
+    ) -> Option<Result<Made, Unsendable>> {
+        let leased = feed.leased.clone();
+        let (entry, frame) = (&leased.entry, &leased.entry.frame);
+        let paths = self.paths_of(entry);
+        loop {
+            if let Some((_, Left::Here(slices))) = &mut feed.slices {
+                let steps = paths[feed.next_path - 1].remaining(&entry.origin.prepared);
+                let limits = (!are_repeatable(&steps)).then_some(limits);
+                if let Some(next) = slices.next(limits, &steps, frame.signal, &frame.metadata) {
+                    let unsendable = |Unprocessed { bytes, items, reason }| Unsendable {
+                        payload: Payload::identity(bytes),
+                        items,
+                        reason,
+                    };
+                    return Some(next.map(Made::of_slice).map_err(unsendable));
+                }
+                feed.slices = None;
+            }
+            let chain = paths.get(feed.next_path)?;
+            feed.next_path += 1;
+            feed.items_before = 0;
+            let reason = match self.process(entry, chain, limits) {
+                Ok(processed) => return Some(Ok(Made { processed, slice: None })),
+                Err(Failure::Step(reason)) => reason,
+                Err(Failure::Grows) => match self.slices(&leased, feed.next_path - 1, limits) {
+                    Ok((lease, slices)) => {
+                        feed.slices = Some((lease, Left::Here(slices)));
+                        continue;
+                    }
+                    Err(reason) => reason,
+                },
+            };
+            feed.end();
+            return Some(Err(Unsendable::whole(frame, reason)));
+        }
+    }
+
+    /// The result for the whole frame. Where the steps may make something else the next time, a
+    /// result that would have to be cut is refused: what they make of slices is sent as a whole.
+    fn process(
+        &self,
+        entry: &Entry,
+        chain: &Chain,
+        limits: SplitLimits,
+    ) -> Result<Processed, Failure> {
+        let frame = &entry.frame;
+        let remaining = chain.remaining(&entry.origin.prepared);
+        if remaining.is_empty() {
+            let (payload, items) = (frame.payload.clone(), frame.items);
+            return Ok(Processed { payload, items, charged: None });
+        }
+        let limits = (!are_repeatable(&remaining)).then_some(limits);
+        let within = |payload: &Payload, items| match limits {
+            Some(limits) if items > 1 && !limits.allow(payload.uncompressed_len_bytes, items) => {
+                Err(Failure::Grows)
+            }
+            _ => Ok(()),
+        };
+        within(&frame.payload, frame.items)?;
+        let compute = || {
+            let bytes = inflated(&frame.payload).map_err(Failure::Step)?;
+            let (signal, metadata) = (frame.signal, &frame.metadata);
+            steps::run_within(limits, &remaining, signal, bytes, frame.items, metadata)
+        };
+        let Some(shared) = entry.shared.as_ref().filter(|_| chain.sharers > 1) else {
+            return compute();
+        };
+        let identity = steps::identity(&remaining);
+        let processed = shared.get_or_compute(identity, chain.sharers, compute)?;
+        // It may be that of a delivery with other limits.
+        within(&processed.payload, processed.items)?;
+        Ok(processed)
+    }
+
+    /// The input of the steps of a path, with what holds its memory, in slices.
+    fn slices(
+        &self,
+        leased: &Arc<Leased>,
+        path: usize,
+        limits: SplitLimits,
+    ) -> Result<(Lease, Slices), String> {
+        let frame = &leased.entry.frame;
+        let content = Content::Whole(frame.payload.clone());
+        let recipe = Recipe::new(leased.clone(), None, Vec::new(), self.memory.clone());
+        let recipe = Some(Arc::new(recipe));
+        let (leased, charged, headers, name) = (leased.clone(), None, None, None);
+        let mut lease = Lease { leased, content, path, charged, headers, name, recipe };
+        self.inflate(&mut lease)?;
+        let bytes = lease.content.payload()?.bytes;
+        let limits = match limits.allow(bytes.len(), frame.items) {
+            true => SplitLimits::half_of(frame.items),
+            // Most fit then, with what the steps add.
+            false => SplitLimits { max_bytes: limits.max_bytes / 4 * 3, ..limits },
+        };
+        let slices = Slices::new(frame.signal, &bytes, limits)?;
+        Ok((lease, slices))
+    }
+
+    pub(super) fn paths_of(&self, entry: &Entry) -> &[Chain] {
+        let receiver =
+            entry.receiver().or_else(|| self.receivers.get(&entry.origin.receiver).copied());
+        let chains = receiver.and_then(|receiver| self.chains.get(&receiver));
+        chains.map_or(&self.orphans, Vec::as_slice)
+    }
+
+    /// Fingerprints of all steps that were run over the payload of a lease.
+    pub(crate) fn steps_done(&self, lease: &Lease) -> Vec<u64> {
+        self.steps_of(&lease.leased.entry, lease.path).collect()
+    }
+
+    pub(super) fn steps_of(&self, entry: &Entry, path: usize) -> impl Iterator<Item = u64> {
+        let prepared = &entry.origin.prepared;
+        let chain = self.paths_of(entry).get(path);
+        let remaining = chain.map(|chain| chain.remaining(prepared)).unwrap_or_default();
+        let steps = remaining.into_iter().map(|step| step.fingerprint);
+        prepared.iter().copied().chain(steps)
+    }
+
+    /// Bytes of its own that a delivery may have of a frame, beside those in the log.
+    pub(crate) fn own_bytes(&self, entry: &Entry) -> usize {
+        let payload = &entry.frame.payload;
+        let is_verbatim = payload.encoding == Encoding::Identity
+            || self.exporter.passes_through() == Some(payload.encoding);
+        let (paths, prepared) = (self.paths_of(entry), &entry.origin.prepared);
+        match is_verbatim && paths.iter().all(|path| path.has_run(prepared)) {
+            true => 0,
+            false => payload.uncompressed_len_bytes,
+        }
+    }
+
+    /// None if the payload is the frame's own: nothing is let go of.
+    pub(super) fn recipe(
+        &self,
+        leased: &Arc<Leased>,
+        path: usize,
+        slice: Option<Detached<PartRef>>,
+    ) -> Option<Arc<Recipe>> {
+        let chain = self.paths_of(&leased.entry).get(path);
+        let (payload, prepared) = (&leased.entry.frame.payload, &leased.entry.origin.prepared);
+        let has_run = chain.is_none_or(|chain| chain.has_run(prepared));
+        if has_run && payload.encoding == Encoding::Identity {
+            return None;
+        }
+        let steps = chain.map(|chain| chain.remaining(prepared)).unwrap_or_default();
+        Some(Arc::new(Recipe::new(leased.clone(), slice, steps, self.memory.clone())))
+    }
+}
