@@ -264,7 +264,8 @@ impl<L> Bisection<L> {
 
     /// The items of the run, to be sent again because all data is at fault.
     pub(super) fn take_back(&mut self) -> impl Iterator<Item = Batch<L>> + use<L> {
-        std::mem::take(&mut self.refused).into_iter().map(|refused| Batch::new(refused.units))
+        let back = |it: Refused<L>| Batch { refused: Some(it.cause), ..Batch::new(it.units) };
+        std::mem::take(&mut self.refused).into_iter().map(back)
     }
 
     /// Items that are at fault. `is_last`: no answer is pending and no other data can be sent.

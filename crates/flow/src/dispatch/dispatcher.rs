@@ -1,21 +1,28 @@
 //! The state of one delivery: which batch goes next, and the effect of an outcome.
 
+mod in_order;
+mod refused;
+mod request_size;
+
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use sluice_otlp::SplitLimits;
 
 use super::batcher::{BatchPolicy, Batcher, Trigger};
-use super::bisection::{Bisection, Place, Refused};
+use super::bisection::{Bisection, Place};
 use super::concurrency::{Concurrency, ConcurrencyLimits};
 use super::retry::{self, Backoff, RetryPolicy};
 use super::verdict::{Cause, Verdict};
 use super::{Batch, Unit};
 use crate::TakenShare;
 use crate::export::Outcome;
+use request_size::RequestSize;
 
 /// Longest delay that a backend may ask for: a larger one could overflow the clock.
 const ASKED_DELAY_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// The same where all data waits for one request: a probe, or requests in order.
+const ASKED_OF_ALL_MAX: Duration = Duration::from_secs(5 * 60);
 
 /// Probes alternate among this many batches: one that stays refused says nothing of the rest.
 const PROBE_CANDIDATES: usize = 4;
@@ -68,6 +75,7 @@ pub struct Dispatcher<L> {
     policy: DispatchPolicy,
     batcher: Batcher<L>,
     concurrency: Concurrency,
+    request_size: RequestSize,
     /// Refused batches by the time at which they may be sent again. They occupy no slot.
     waiting: BTreeMap<(Instant, u64), Batch<L>>,
     /// Parts of refused batches: sent before anything else.
@@ -77,6 +85,7 @@ pub struct Dispatcher<L> {
     waiting_sequence: u64,
     state: State,
     probing: Probing,
+    in_order: in_order::Passing,
     taken_share: TakenShare<{ retry::TAKEN_SHARE_REQUESTS }>,
     failures_in_a_row: u32,
     /// Share of its requests that the backend took before those failures, 0 to 1.
@@ -94,12 +103,14 @@ impl<L> Dispatcher<L> {
             policy,
             batcher: Batcher::new(policy.batch),
             concurrency: Concurrency::new(concurrency),
+            request_size: RequestSize::new(&policy.batch),
             waiting: BTreeMap::new(),
             bisection: Bisection::default(),
             cut_place: None,
             waiting_sequence: 0,
             state: State::Open,
             probing: Probing::default(),
+            in_order: in_order::Passing::default(),
             taken_share: TakenShare::default(),
             failures_in_a_row: 0,
             share_before_failures: 1.0,
@@ -129,7 +140,7 @@ impl<L> Dispatcher<L> {
 
     /// Limits of a unit that is offered, in items and uncompressed bytes.
     pub fn unit_limits(&self) -> SplitLimits {
-        // The bytes shrink with each `TooLarge`.
+        // The bytes shrink with each `TooLarge`, for some time.
         let BatchPolicy { max_items, max_bytes, .. } = self.batcher.policy;
         SplitLimits { max_items: if max_items == 0 { usize::MAX } else { max_items }, max_bytes }
     }
@@ -161,6 +172,9 @@ impl<L> Dispatcher<L> {
 
     fn wants_ahead(&self) -> bool {
         let is_held = self.state != State::Open;
+        if self.policy.in_order {
+            return is_held && self.wants_next_in_order();
+        }
         self.bisection.wants_ahead(self.batcher.units_len(), self.waiting.len(), is_held)
     }
 
@@ -200,15 +214,14 @@ impl<L> Dispatcher<L> {
     }
 
     fn take_next(&mut self, now: Instant, probing: bool) -> Option<Batch<L>> {
+        if self.policy.in_order {
+            return self.take_next_in_order(now, probing);
+        }
         let is_first_fresh = self.probing.has_fresh && !self.probing.had_fresh;
         if self.bisection.looks_now(probing)
             && let Some(batch) = self.bisection.pop_elsewhere(&mut self.batcher, is_first_fresh)
         {
             return Some(batch);
-        }
-        if self.policy.in_order && !probing && !self.waiting.is_empty() {
-            let is_due = self.next_retry().is_some_and(|due| due <= now);
-            return if is_due { self.waiting.pop_first().map(|(_, batch)| batch) } else { None };
         }
         if let Some(batch) = self.bisection.pop() {
             return Some(batch);
@@ -217,6 +230,10 @@ impl<L> Dispatcher<L> {
         if self.next_retry().is_some_and(|due| probing || due <= now) {
             return self.waiting.pop_first().map(|(_, batch)| batch);
         }
+        self.take_gathered(now)
+    }
+
+    fn take_gathered(&mut self, now: Instant) -> Option<Batch<L>> {
         let lingers = matches!(self.policy.batch.trigger, Trigger::Linger(_));
         if self.draining || (lingers && self.in_flight() == 0) {
             // With nothing in flight, gathering would only add latency: units gather while this
@@ -263,12 +280,14 @@ impl<L> Dispatcher<L> {
             // No backend can refuse more than it was sent.
             Outcome::PartlyRejected { items, reason } => (items.min(batch.items), Some(reason)),
             Outcome::RetryAfter { delay, reason } => {
-                return self.retry(batch, delay.map(|it| it.min(ASKED_DELAY_MAX)), reason, at);
+                return self.retry(batch, delay, reason, at);
             }
             Outcome::Misconfigured { reason } => {
                 return self.hold(batch, reason, retry::HOLD_BACKOFF, at);
             }
-            Outcome::TooLarge { reason } => return self.too_large(batch, reason),
+            Outcome::TooLarge { reason } => {
+                return self.too_large(batch, reason, at);
+            }
             Outcome::Overlaps { reason } => {
                 if self.state != State::Open {
                     self.open(now);
@@ -280,6 +299,7 @@ impl<L> Dispatcher<L> {
             }
             Outcome::Failed { reason } => return self.rejected(batch, Cause::Failed, reason, at),
         };
+        self.request_size.note_taken(&mut self.batcher.policy, batch.bytes);
         self.note_delivered(batch.looked_at, now);
         Verdict::Delivered { units: batch.units, rejected_items, reason }
     }
@@ -289,19 +309,6 @@ impl<L> Dispatcher<L> {
     pub fn note_unpackable(&mut self, batch: Batch<L>, reason: String, now: Instant) -> Verdict<L> {
         self.concurrency.finish(0, now);
         self.halve(batch, Cause::TooLarge, reason)
-    }
-
-    /// Takes the parts of a unit that was cut, in order. Each is sent as a request of its own.
-    pub fn divided(&mut self, parts: Vec<Unit<L>>) {
-        let parts = parts.into_iter().map(|part| Batch::new(vec![part]));
-        self.bisection.push(parts.collect(), self.cut_place);
-    }
-
-    /// Items that the backend refused and that are at fault themselves. To be called after
-    /// outcomes. `has_read_enough`: no unit can be offered before one is resolved.
-    pub fn take_at_fault(&mut self, has_read_enough: bool) -> Vec<Refused<L>> {
-        let is_last = has_read_enough && self.in_flight() == 0 && self.batcher.is_empty();
-        self.bisection.take_at_fault(is_last)
     }
 
     /// Removes the first batch that waits for a retry and that `may_go`. Only a bounded number of
@@ -329,6 +336,7 @@ impl<L> Dispatcher<L> {
 
     fn note_delivered(&mut self, looked_at: Option<u128>, now: Instant) {
         self.taken_share.note(true);
+        self.give_up_passed();
         self.bisection.note_taken(looked_at);
         if self.state != State::Open {
             self.open(now);
@@ -370,6 +378,8 @@ impl<L> Dispatcher<L> {
                 return Verdict::Dead { units: batch.units, cause, reason };
             }
         };
+        let asked_max = if self.policy.in_order { ASKED_OF_ALL_MAX } else { ASKED_DELAY_MAX };
+        let asked = asked.map(|it| it.min(asked_max));
         let own = backoff.delay(batch.attempts, at.random);
         let due = at.now + own.max(asked.unwrap_or_default());
         if let (Some(max_elapsed), Some(first)) = (max_elapsed, batch.first_attempt)
@@ -397,7 +407,8 @@ impl<L> Dispatcher<L> {
 
     fn wait_until(&mut self, batch: Batch<L>, due: Instant) -> Verdict<L> {
         self.waiting_sequence += 1;
-        self.waiting.insert((due, self.waiting_sequence), batch);
+        let place = self.in_order.old_place().unwrap_or((due, self.waiting_sequence));
+        self.waiting.insert(place, batch);
         Verdict::Kept
     }
 
@@ -422,70 +433,7 @@ impl<L> Dispatcher<L> {
     fn probe_later(&mut self, backoff: Backoff, asked: Option<Duration>, at: Moment) {
         self.probing.failures = self.probing.failures.saturating_add(1);
         let own = backoff.delay(self.probing.failures, at.random);
-        self.probing.next = Some(at.now + own.max(asked.unwrap_or_default()));
-    }
-
-    fn too_large(&mut self, batch: Batch<L>, reason: String) -> Verdict<L> {
-        if batch.items > 1 {
-            let policy = &mut self.batcher.policy;
-            policy.max_bytes = policy.max_bytes.min((batch.bytes / 2).max(1));
-            policy.full_bytes = policy.full_bytes.min(policy.max_bytes);
-        }
-        self.halve(batch, Cause::TooLarge, reason)
-    }
-
-    fn rejected(
-        &mut self,
-        batch: Batch<L>,
-        cause: Cause,
-        reason: String,
-        at: Moment,
-    ) -> Verdict<L> {
-        if matches!(self.state, State::Outage(_)) {
-            // The backend answers.
-            self.open(at.now);
-        }
-        if self.policy.return_rejections && batch.units.len() == 1 {
-            return Verdict::Dead { units: batch.units, cause, reason };
-        }
-        if self.policy.return_rejections || batch.items > 1 {
-            if self.state != State::Open {
-                let interval = retry::FAULT_BACKOFF.delay(self.probing.failures.max(1), at.random);
-                self.probing.next = Some(at.now + interval / retry::FAULT_PARTS);
-            }
-            return self.halve(batch, cause, reason);
-        }
-        let is_fault_of_all = self.bisection.note_refused();
-        if is_fault_of_all || self.state != State::Open {
-            let items = self.bisection.items_in_a_row();
-            let reason = format!("{items} items in a row refused and nothing taken: {reason}");
-            for refused in self.bisection.take_back() {
-                self.wait_until(refused, at.now);
-            }
-            return self.hold(batch, reason, retry::FAULT_BACKOFF, at);
-        }
-        self.bisection.keep(Refused { units: batch.units, cause, reason });
-        Verdict::Kept
-    }
-
-    /// Cuts a batch in two, which go out ahead of everything else, the first half first.
-    fn halve(&mut self, mut batch: Batch<L>, cause: Cause, reason: String) -> Verdict<L> {
-        if batch.units.len() > 1 {
-            let second = batch.units.split_off(batch.units.len() / 2);
-            let first_attempt = batch.first_attempt;
-            let halves = [batch.units, second].map(Batch::new);
-            let halves = halves.map(|half| Batch { first_attempt, ..half });
-            self.bisection.push(halves.into(), batch.place);
-            return Verdict::Kept;
-        }
-        match batch.units.pop() {
-            Some(unit) if unit.items > 1 => {
-                self.cut_place = batch.place;
-                let max_items = (unit.items as usize).div_ceil(2);
-                let limits = SplitLimits { max_items, max_bytes: usize::MAX };
-                Verdict::Divide { unit, limits, cause, reason }
-            }
-            last => Verdict::Dead { units: last.into_iter().collect(), cause, reason },
-        }
+        let asked = asked.unwrap_or_default().min(ASKED_OF_ALL_MAX);
+        self.probing.next = Some(at.now + own.max(asked));
     }
 }

@@ -52,6 +52,8 @@ pub struct Batch<L> {
     place: Option<bisection::Place>,
     /// The start of the part that it was taken from, to look elsewhere.
     looked_at: Option<u128>,
+    /// It was refused as a single item, but so was all other data.
+    refused: Option<Cause>,
 }
 
 impl<L> Batch<L> {
@@ -66,6 +68,7 @@ impl<L> Batch<L> {
             first_attempt: None,
             place: None,
             looked_at: None,
+            refused: None,
         }
     }
 

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use sluice_otlp::SplitLimits;
+
 use super::tests::{policy, unit};
 use super::*;
 use crate::export::Outcome;
@@ -289,4 +291,100 @@ fn a_run_of_large_bad_requests_keeps_no_good_one_waiting() {
     poisoned.run(Duration::from_secs(60), |id| id < 50);
     assert_eq!(poisoned.good, 50 * u64::from(ITEMS));
     assert!(poisoned.good_at - came < Duration::from_secs(40), "{:?}", poisoned.good_at - came);
+}
+
+/// Numbers of the good and of the dead items among this many in order, for a backend that refuses
+/// items that are bad or older than what it has.
+fn in_order(total: u64, batch: usize, is_bad: impl Fn(u64) -> bool) -> (usize, Vec<u64>) {
+    let batch = BatchPolicy { full_items: batch, max_items: batch, ..policy().batch };
+    let mut dispatcher = Dispatcher::new(DispatchPolicy { batch, in_order: true, ..policy() });
+    let (mut now, mut unread, mut newest) = (Instant::now(), 0..total, None);
+    let (mut good, mut dead) = (0, Vec::new());
+    for _ in 0..10_000_000 {
+        if unread.is_empty() && dispatcher.is_idle() {
+            return (good, dead);
+        }
+        while dispatcher.wants_more()
+            && let Some(id) = unread.next()
+        {
+            dispatcher.offer(unit(id, 1, 10), now);
+        }
+        now += Duration::from_millis(2);
+        if let Some(batch) = dispatcher.next(now) {
+            let ids: Vec<u64> = batch.units.iter().map(|unit| unit.lease).collect();
+            let outcome = match ids.iter().any(|id| is_bad(*id) || newest > Some(*id)) {
+                true => Outcome::Rejected { reason: "bad, or out of order".into() },
+                false => Outcome::Delivered,
+            };
+            if outcome.is_taken() {
+                newest = newest.max(ids.last().copied());
+            }
+            match dispatcher.note_outcome(batch, outcome, now, 0.5) {
+                Verdict::Delivered { units, .. } => good += units.len(),
+                Verdict::Kept => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        let at_fault = dispatcher.take_at_fault(unread.is_empty());
+        dead.extend(at_fault.iter().flat_map(|it| it.units.iter().map(|unit| unit.lease)));
+    }
+    panic!("{good} good and {} dead items, {:?}", dead.len(), dispatcher.state());
+}
+
+/// Guarantee: where order matters, a bad item costs no good one, also if many follow each other.
+#[test]
+fn bad_items_cost_no_good_ones_where_order_matters() {
+    for (total, batch) in [(100, 10), (100, 1), (1000, 100)] {
+        assert_eq!(in_order(total, batch, |id| id == 5), (total as usize - 1, vec![5]));
+    }
+    let (good, mut dead) = in_order(1000, 100, |id| (300..500).contains(&id));
+    dead.sort_unstable();
+    assert_eq!((good, dead), (800, (300..500).collect()));
+}
+
+/// Scenario: a proxy finds all requests too large for a while. Guarantee: no item is given up for
+/// that, and later requests are as large as before.
+#[test]
+fn a_time_of_too_large_requests_leaves_nothing_behind() {
+    for refusals in [1, 8, 200] {
+        let mut dispatcher = Dispatcher::new(policy());
+        let (mut now, mut unread, mut requests) = (Instant::now(), 0..4_000, 0);
+        let mut items = Vec::new();
+        while !(unread.is_empty() && dispatcher.is_idle()) {
+            while dispatcher.wants_more()
+                && let Some(id) = unread.next()
+            {
+                // As the engine does: a frame of 500 items of 100 bytes is cut at the limits.
+                let SplitLimits { max_bytes, max_items } = dispatcher.unit_limits();
+                let part_items = (max_bytes / 100).clamp(1, max_items.min(500)) as u32;
+                for first in (0..500).step_by(part_items as usize) {
+                    let items = part_items.min(500 - first);
+                    dispatcher.offer(unit(id, items, items as usize * 100), now);
+                }
+            }
+            now += Duration::from_millis(1);
+            let Some(batch) = dispatcher.next(now) else { continue };
+            requests += 1;
+            let outcome = match requests <= refusals {
+                true => Outcome::TooLarge { reason: "413".into() },
+                false => {
+                    items.push(batch.items);
+                    Outcome::Delivered
+                }
+            };
+            match dispatcher.note_outcome(batch, outcome, now, 0.5) {
+                Verdict::Delivered { .. } | Verdict::Kept => {}
+                Verdict::Divide { unit: cut, .. } => {
+                    let halves = [cut.items / 2, cut.items - cut.items / 2];
+                    let halves = halves.map(|items| unit(cut.lease, items, items as usize * 100));
+                    dispatcher.divided(halves.into());
+                }
+                dead => panic!("{refusals} refusals: {dead:?}"),
+            }
+            assert!(dispatcher.take_at_fault(false).is_empty(), "{refusals} refusals");
+        }
+        assert_eq!(items.iter().sum::<u64>(), 4_000 * 500);
+        let last = &items[items.len() - 100..];
+        assert!(last.iter().filter(|it| **it >= 500).count() > 80, "{refusals} refusals: {last:?}");
+    }
 }

@@ -226,21 +226,27 @@ fn the_delay_that_a_backend_asks_for_is_kept() {
     assert_eq!(dispatcher.next(now + asked).unwrap().units[0].lease, 0);
 }
 
-/// Guarantee: a delay that would overflow the clock becomes a day, for a request and in an outage,
-/// without a panic.
+/// Guarantee: a delay that would overflow the clock becomes a day for a request, without a panic.
+/// Where all data would wait for it, it becomes five minutes.
 #[test]
-fn a_backend_that_asks_for_ages_is_left_alone_for_a_day() {
+fn a_backend_that_asks_for_ages_is_left_alone_for_a_day_and_asked_again_in_an_outage() {
     let now = Instant::now();
-    let day = Duration::from_secs(24 * 60 * 60);
+    let (day, five_minutes) = (Duration::from_secs(24 * 60 * 60), Duration::from_secs(300));
+    let mut in_order = Dispatcher::new(DispatchPolicy { in_order: true, ..policy() });
+    in_order.offer(unit(0, 512, 1000), now);
+    let batch = in_order.next(now).expect("a request");
+    in_order.note_outcome(batch, retry_after(Some(Duration::MAX)), now, 0.5);
+    assert_eq!(in_order.next_wake(), Some(now + five_minutes));
     let mut dispatcher = Dispatcher::new(policy());
     for id in 0..40 {
         dispatcher.offer(unit(id, 512, 1000), now);
         let batch = dispatcher.next(now).unwrap_or_else(|| panic!("no request {id}"));
         dispatcher.note_outcome(batch, retry_after(Some(Duration::MAX)), now, 0.5);
-        assert_eq!(dispatcher.next_wake(), Some(now + day));
         if dispatcher.state() != &State::Open {
+            assert_eq!(dispatcher.next_wake(), Some(now + five_minutes));
             return;
         }
+        assert_eq!(dispatcher.next_wake(), Some(now + day));
     }
     panic!("no outage");
 }
@@ -314,10 +320,12 @@ fn what_is_too_large_is_cut_and_later_batches_are_smaller() {
     dispatcher.drain();
     let single = dispatcher.next(now).unwrap();
     let verdict = dispatcher.note_outcome(single, too_large, now, 0.5);
-    assert!(
-        matches!(verdict, Verdict::Dead { cause: Cause::TooLarge, .. }),
-        "one item cannot be cut"
-    );
+    assert!(matches!(verdict, Verdict::Kept), "{verdict:?}");
+    assert!(dispatcher.take_at_fault(true).is_empty(), "two answers are to come");
+    dispatcher.note_outcome(second, Outcome::Delivered, now, 0.5);
+    let [Refused { cause: Cause::TooLarge, .. }] = &dispatcher.take_at_fault(false)[..] else {
+        panic!("one item cannot be cut, and the backend takes others")
+    };
 }
 
 /// Scenario: batches are too large for their exporter to encode, while the backend is in outage or

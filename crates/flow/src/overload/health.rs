@@ -8,7 +8,7 @@ use super::Stamp;
 use crate::TakenShare;
 
 /// A backend with requests that took none for this long stands still.
-const STILL: Duration = Duration::from_millis(500);
+pub const STILL: Duration = Duration::from_millis(500);
 /// The same while the CPU is short: answers may have arrived and not been read.
 const STILL_CPU_BOUND: Duration = Duration::from_secs(5);
 /// The same for a backend that took requests again after such a halt: longer than a sender is

@@ -66,7 +66,7 @@ mod stamp;
 mod tests;
 
 pub use budget::PoolState;
-pub use health::{Backend, BackendHealth, Workload};
+pub use health::{Backend, BackendHealth, STILL, Workload};
 pub use isolation::RouteView;
 pub use sluice_log::Sheds;
 pub use stamp::Stamp;

@@ -1,0 +1,70 @@
+//! Requests in order: none overtakes one that is to be sent again, because the backend refuses data
+//! that is older than what it has. Only where it takes nothing of a long run of items, what follows
+//! in order is tried in turn with the oldest: if that is taken, the run is at fault.
+
+use std::time::Instant;
+
+use super::{Dispatcher, State};
+use crate::dispatch::Batch;
+use crate::dispatch::bisection::Refused;
+
+/// At most this many refused items are passed.
+const PASSED_MAX: usize = 32 << 10;
+
+/// While a delivery in order is held.
+#[derive(Default)]
+pub(super) struct Passing {
+    /// The request in flight comes after refused ones that wait.
+    passes: bool,
+    /// The place of the request in flight among those that wait.
+    place: Option<(Instant, u64)>,
+}
+
+impl Passing {
+    /// The place to which the request in flight returns, if it had one.
+    pub(super) fn old_place(&mut self) -> Option<(Instant, u64)> {
+        self.place.take()
+    }
+}
+
+impl<L> Dispatcher<L> {
+    /// Whether one more unit is to be read that follows those that were refused.
+    pub(super) fn wants_next_in_order(&self) -> bool {
+        let has_next = !self.batcher.is_empty() || self.bisection.len() > 0;
+        self.bisection.looks_elsewhere() && !has_next && self.waiting.len() < PASSED_MAX
+    }
+
+    pub(super) fn take_next_in_order(&mut self, now: Instant, probing: bool) -> Option<Batch<L>> {
+        let passed = std::mem::take(&mut self.in_order);
+        if !self.waiting.is_empty() {
+            if probing && self.bisection.looks_elsewhere() && !passed.passes {
+                self.batcher.close_all();
+                if let Some(batch) = self.bisection.pop().or_else(|| self.batcher.pop()) {
+                    self.in_order.passes = true;
+                    return Some(batch);
+                }
+            }
+            if !probing && self.next_retry().is_none_or(|due| now < due) {
+                return None;
+            }
+            let (place, batch) = self.waiting.pop_first()?;
+            self.in_order.place = probing.then_some(place);
+            return Some(batch);
+        }
+        self.bisection.pop().or_else(|| self.take_gathered(now))
+    }
+
+    /// The backend took a request. If that comes after items that it refused, these are at fault.
+    pub(super) fn give_up_passed(&mut self) {
+        if !std::mem::take(&mut self.in_order).passes {
+            return;
+        }
+        let State::Held(reason) = &self.state else { return };
+        for (_, batch) in self.waiting.extract_if(.., |_, batch| batch.refused.is_some()) {
+            let (units, reason) = (batch.units, reason.clone());
+            if let Some(cause) = batch.refused {
+                self.bisection.keep(Refused { units, cause, reason });
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Requests that the backend refuses for good: they are cut, down to the items at fault.
+
+use sluice_otlp::SplitLimits;
+
+use super::{Dispatcher, Moment, State};
+use crate::dispatch::bisection::Refused;
+use crate::dispatch::{Batch, Cause, Unit, Verdict, retry};
+
+impl<L> Dispatcher<L> {
+    /// Takes the parts of a unit that was cut, in order. Each is sent as a request of its own.
+    pub fn divided(&mut self, parts: Vec<Unit<L>>) {
+        let parts = parts.into_iter().map(|part| Batch::new(vec![part]));
+        self.bisection.push(parts.collect(), self.cut_place);
+    }
+
+    /// Items that the backend refused and that are at fault themselves. To be called after
+    /// outcomes. `has_read_enough`: no unit can be offered before one is resolved.
+    pub fn take_at_fault(&mut self, has_read_enough: bool) -> Vec<Refused<L>> {
+        let is_last = has_read_enough && self.in_flight() == 0 && self.batcher.is_empty();
+        self.bisection.take_at_fault(is_last)
+    }
+
+    pub(super) fn rejected(
+        &mut self,
+        batch: Batch<L>,
+        cause: Cause,
+        reason: String,
+        at: Moment,
+    ) -> Verdict<L> {
+        if matches!(self.state, State::Outage(_)) {
+            // The backend answers.
+            self.open(at.now);
+        }
+        if self.policy.return_rejections && batch.units.len() == 1 {
+            return Verdict::Dead { units: batch.units, cause, reason };
+        }
+        if self.policy.return_rejections || batch.items > 1 {
+            if self.state != State::Open {
+                let interval = retry::FAULT_BACKOFF.delay(self.probing.failures.max(1), at.random);
+                self.probing.next = Some(at.now + interval / retry::FAULT_PARTS);
+            }
+            return self.halve(batch, cause, reason);
+        }
+        self.refused_alone(batch, cause, reason, at)
+    }
+
+    /// A single item was refused: it is at fault, or all data is.
+    fn refused_alone(
+        &mut self,
+        mut batch: Batch<L>,
+        cause: Cause,
+        reason: String,
+        at: Moment,
+    ) -> Verdict<L> {
+        let is_fault_of_all = self.bisection.note_refused();
+        if is_fault_of_all || self.state != State::Open {
+            let items = self.bisection.items_in_a_row();
+            let reason = format!("{items} items in a row refused and nothing taken: {reason}");
+            batch.refused = Some(cause);
+            for refused in self.bisection.take_back() {
+                self.wait_until(refused, at.now);
+            }
+            return self.hold(batch, reason, retry::FAULT_BACKOFF, at);
+        }
+        self.bisection.keep(Refused { units: batch.units, cause, reason });
+        Verdict::Kept
+    }
+
+    /// Later requests are smaller, for some time.
+    pub(super) fn too_large(&mut self, batch: Batch<L>, reason: String, at: Moment) -> Verdict<L> {
+        if matches!(self.state, State::Outage(_)) {
+            // The backend answers.
+            self.open(at.now);
+        }
+        let cause = Cause::TooLarge;
+        if batch.items > 1 {
+            self.request_size.note_too_large(&mut self.batcher.policy, batch.bytes);
+            return self.halve(batch, cause, reason);
+        }
+        match self.policy.return_rejections {
+            true => Verdict::Dead { units: batch.units, cause, reason },
+            false => self.refused_alone(batch, cause, reason, at),
+        }
+    }
+
+    /// Cuts a batch in two, which go out ahead of everything else, the first half first.
+    pub(super) fn halve(
+        &mut self,
+        mut batch: Batch<L>,
+        cause: Cause,
+        reason: String,
+    ) -> Verdict<L> {
+        if batch.units.len() > 1 {
+            let second = batch.units.split_off(batch.units.len() / 2);
+            let first_attempt = batch.first_attempt;
+            let halves = [batch.units, second].map(Batch::new);
+            let halves = halves.map(|half| Batch { first_attempt, ..half });
+            self.bisection.push(halves.into(), batch.place);
+            return Verdict::Kept;
+        }
+        match batch.units.pop() {
+            Some(unit) if unit.items > 1 => {
+                self.cut_place = batch.place;
+                let max_items = (unit.items as usize).div_ceil(2);
+                let limits = SplitLimits { max_items, max_bytes: usize::MAX };
+                Verdict::Divide { unit, limits, cause, reason }
+            }
+            last => Verdict::Dead { units: last.into_iter().collect(), cause, reason },
+        }
+    }
+}
