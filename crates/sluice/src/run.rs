@@ -79,11 +79,22 @@ async fn serve(
     sluice_flow::idle::set_give_back(allocator::give_back);
     tokio::spawn(allocator::keep_within_limit());
     let own_telemetry = OwnTelemetry::start(&plan.own_telemetry, logging.tap())?;
-    let mut parts = match Engine::start(plan, Some(scheduler)).await {
-        Ok(engine) => Parts { engine, own_telemetry, logging },
-        Err(error) => {
+    // A start on a disk that hangs can be ended as well.
+    let started = tokio::select! {
+        started = Engine::start(plan, Some(scheduler)) => Some(started),
+        _ = terminate.recv() => None,
+        _ = interrupt.recv() => None,
+    };
+    let mut parts = match started {
+        Some(Ok(engine)) => Parts { engine, own_telemetry, logging },
+        Some(Err(error)) => {
             own_telemetry.shutdown().await;
             return Err(error.into());
+        }
+        None => {
+            tracing::info!("ended before the start was complete: nothing was received");
+            own_telemetry.shutdown().await;
+            return Ok(ExitCode::SUCCESS);
         }
     };
     parts.own_telemetry.attach(&parts.engine);
@@ -125,11 +136,22 @@ async fn reload_on_change(
     loop {
         let is_due = tokio::select! {
             _ = hangup.recv() => true,
-            _ = watch.tick(), if arguments.watch => watched.has_changed(),
+            _ = watch.tick(), if arguments.watch => {
+                let watched = watched.clone();
+                beside(move || watched.has_changed()).await
+            }
         };
         if is_due {
-            watched = reload(parts, &locations).await;
+            watched = reload(parts, locations.clone()).await;
         }
+    }
+}
+
+/// Reads files on a thread of its own: a disk may hang, and signals are heeded meanwhile.
+async fn beside<T: Send + 'static>(read: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(read).await {
+        Ok(result) => result,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }
 
@@ -175,8 +197,13 @@ fn announce(engine: &Engine) {
 }
 
 /// A configuration that cannot be used leaves the old one running. Returns the files that it names.
-async fn reload(parts: &mut Parts<'_>, locations: &[String]) -> Watched {
-    let (plan, diagnostics) = plan::load(locations, &SystemEnvironment);
+async fn reload(parts: &mut Parts<'_>, locations: Vec<String>) -> Watched {
+    let load = move || {
+        let (plan, diagnostics) = plan::load(&locations, &SystemEnvironment);
+        let watched = Watched::new(&diagnostics.sources);
+        (plan, diagnostics, watched)
+    };
+    let (plan, diagnostics, watched) = beside(load).await;
     for warning in diagnostics.warnings() {
         tracing::warn!("{}", diagnostics.line(warning));
     }
@@ -190,7 +217,7 @@ async fn reload(parts: &mut Parts<'_>, locations: &[String]) -> Watched {
             tracing::error!(errors, reason, "not reloaded, the old configuration goes on");
         }
     }
-    Watched::new(&diagnostics.sources)
+    watched
 }
 
 /// The first errors of a configuration, for one line of the log.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use sluice_config::Sources;
 
 /// Each file with a hash of its content. None: unreadable; becoming readable is a change.
+#[derive(Clone)]
 pub(crate) struct Watched(BTreeMap<PathBuf, Option<u64>>);
 
 impl Watched {

@@ -82,7 +82,7 @@ impl Recipe {
         Recipe { leased, slice, steps, memory, made: Mutex::default() }
     }
 
-    /// What is made has the same bytes each time, so that its parts can be found again.
+    /// The same bytes are made each time, so that parts of them can be found again.
     pub(super) fn is_exact(&self) -> bool {
         steps::are_repeatable(&self.steps)
     }

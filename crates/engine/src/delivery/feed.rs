@@ -25,7 +25,7 @@ pub(crate) struct Feed {
     pub has_begun: bool,
 }
 
-/// What is still to be made of a payload.
+/// The parts or slices of a payload that are still to be made.
 pub(super) enum Left<T, D = T> {
     Here(T),
     /// The payload was let go of.

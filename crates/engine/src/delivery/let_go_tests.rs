@@ -125,7 +125,7 @@ struct Case {
     value_bytes: usize,
     /// The memory for copies, in results of the steps for one frame.
     limit_results: f64,
-    /// What is used at most, in the same.
+    /// The most that is used of it, in the same.
     most_results: f64,
 }
 

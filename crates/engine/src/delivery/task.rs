@@ -1,6 +1,7 @@
 //! The task of a delivery: reads the log, sends the dispatcher's batches, resolves their frames.
 
 mod memory;
+mod send;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,26 +9,22 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use futures_util::future::OptionFuture;
-use sluice_flow::dispatch::{
-    Batch, Cause, DispatchPolicy, Dispatcher, Refused, State, Unit, Verdict,
-};
-use sluice_flow::hop::RangesTooLong;
+use sluice_flow::dispatch::{Batch, Cause, DispatchPolicy, Dispatcher, Refused, Unit, Verdict};
 use sluice_flow::overload::Workload;
 use sluice_flow::{Outcome, Packed};
 use sluice_log::Next;
-use sluice_otlp::{Encoding, SplitLimits};
+use sluice_otlp::SplitLimits;
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 
-use super::content::Content;
 use super::dead_letter_writer::{DeadLetterWriter, Unwritten};
 use super::feed::Feed;
 use super::leased::{Fate, Leased};
-use super::prepare::{Lease, Preparer, contents, dominant_header_bytes, pack};
-use super::sending::{can_be_cut, packing_bytes, work_of};
+use super::prepare::{Lease, Preparer, dominant_header_bytes};
+use super::sending::can_be_cut;
 use super::{Delivery, DeliveryId, Stop, messages, naming};
 use crate::large_work::requeue;
-use crate::private_memory::{ChargedCopy, ChargedMemory};
+use crate::private_memory::ChargedMemory;
 
 /// A task reads frames for this long, then looks at answers and lets other tasks run.
 const TURN: Duration = Duration::from_millis(10);
@@ -255,74 +252,6 @@ impl Task {
     fn hand_back(&mut self, units: Vec<Unit<Lease>>, reason: &str) {
         let cause = Cause::NotRetried { asked: None };
         self.apply(Verdict::Dead { units, cause, reason: reason.to_owned() });
-    }
-
-    fn send_or_cut(&mut self, batch: Batch<Lease>, now: Instant) {
-        match naming::header(&batch, &*self.preparer.exporter) {
-            Ok(ranges) => self.send(batch, ranges),
-            Err(RangesTooLong) => {
-                let reason = "its ranges do not fit into a header".to_owned();
-                let verdict = self.dispatcher.note_unpackable(batch, reason, now);
-                self.apply(verdict);
-            }
-        }
-    }
-
-    fn send(&mut self, mut batch: Batch<Lease>, ranges: Option<Arc<str>>) {
-        let exporter = self.preparer.exporter.clone();
-        let packed = batch.packed.take();
-        self.packed_waiting.give_back(packed.as_ref().map_or(0, |it| it.copied_bytes));
-        let (mut sources, taken_bytes) = match &packed {
-            Some(packed) => (Vec::new(), packed.copied_bytes),
-            None => (contents(&batch), packing_bytes(&batch, exporter.as_ref())),
-        };
-        let (delivery, mut charged) =
-            (self.delivery.clone(), self.delivery.sending.charge(taken_bytes));
-        let metadata = batch.units[0].lease.leased.entry.frame.metadata.clone();
-        let (signal, items) = (self.delivery.signal, batch.items as u32);
-        let ([bytes, len], large_work) = (work_of(&batch.units), self.preparer.large_work.clone());
-        let share_bytes = self.delivery.sending_limit_bytes.load(Ordering::Relaxed);
-        let is_healthy = *self.dispatcher.state() == State::Open;
-        // A probe is no sign of progress.
-        let is_first = self.in_flight.is_empty() && is_healthy;
-        let handle = self.sending.spawn(async move {
-            let is_large = taken_bytes as u64 > share_bytes;
-            let takes_turn = is_large || sources.iter().any(Content::is_let_go);
-            let turn = takes_turn.then(|| large_work.hold(taken_bytes, is_healthy));
-            let mut turn = OptionFuture::from(turn).await.flatten();
-            if is_first {
-                delivery.health.note_begun(Instant::now());
-            }
-            let mut made = Vec::<Arc<ChargedCopy>>::new();
-            let pack = || {
-                for source in &mut sources {
-                    made.extend(source.restore()?);
-                }
-                pack(exporter.as_ref(), signal, items, sources, metadata)
-            };
-            let pack = || large_work.on(bytes, len, pack);
-            let mut packed = match packed.map_or_else(pack, Ok) {
-                Ok(packed) => Packed { ranges, ..packed },
-                Err(error) => return (None, error.into()),
-            };
-            made.dedup_by(|one, other| Arc::ptr_eq(one, other));
-            if !made.is_empty() && packed.encoding == Encoding::Identity {
-                // It may refer to what was made, of which it does not know that it is a copy.
-                packed.copied_bytes = made.iter().map(|copy| copy.bytes.len()).sum();
-            }
-            drop(made);
-            delivery.lower(&mut charged, packed.copied_bytes);
-            turn.iter_mut().for_each(|turn| turn.lower(packed.copied_bytes));
-            let timeout = exporter.timeout();
-            let outcome = tokio::time::timeout(timeout, exporter.send(&packed)).await;
-            let outcome = outcome.unwrap_or_else(|_| {
-                let reason = format!("no answer within {timeout:?} (timeout)");
-                Outcome::RetryAfter { delay: None, reason }
-            });
-            (Some(packed), outcome)
-        });
-        self.delivery.stats.sent_at.lock().insert(handle.id(), Instant::now());
-        self.in_flight.insert(handle.id(), batch);
     }
 
     fn finish(&mut self, done: Result<(Id, (Option<Packed>, Outcome)), JoinError>) {

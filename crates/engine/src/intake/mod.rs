@@ -294,7 +294,8 @@ impl ReceiverRoute {
             out.extend_from_slice(&slice.payload.bytes);
             items += slice.items;
         }
-        Ok((Payload::identity(out.into()), items))
+        // Only its length is charged from now on.
+        Ok((Payload::identity(out.into_boxed_slice().into()), items))
     }
 }
 

@@ -60,8 +60,9 @@ pub(super) fn build(document: &Document, mut read: Read, diagnostics: &mut Diagn
     }
     ports::check(document, &read, &memory, diagnostics);
     let disk = settings.map(|settings| {
-        let signals: BTreeSet<_> = paths.iter().map(|path| path.signal).collect();
-        DiskPlan::new(settings, document, &memory, holding, signals.len() as u64, diagnostics)
+        let names = first_paths.iter().map(|path| (path.signal, path.delivery.to_string()));
+        let names: Vec<_> = names.collect();
+        DiskPlan::new(settings, document, &memory, holding, &names, diagnostics)
     });
     let planner =
         Planner { document, read: &read, paths: &paths, memory, disk: disk.as_ref(), ack };

@@ -1,11 +1,14 @@
 //! Storage of telemetry on disk: its directory and its limits.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sluice_config::document::{Acknowledge, Buffer, Document, Placed};
 use sluice_config::{Diagnostic, Diagnostics, Span};
+use sluice_log::dead_letters::directory_of;
 use sluice_log::disk::{Disk, RealDisk};
+use sluice_otlp::Signal;
 
 use super::read::Read;
 use super::{MIB, MemoryPlan, storage};
@@ -123,13 +126,13 @@ fn warn_of_disk_options(document: &Document, diagnostics: &mut Diagnostics) {
 
 impl DiskPlan {
     /// Shares out the disk and the part of memory that is the backlog's among this many deliveries,
-    /// best-effort ones left out. `signals` is the number of logs in use.
+    /// best-effort ones left out. `names` are those of all deliveries.
     pub(super) fn new(
         (directory, flush_after): (PathBuf, Duration),
         document: &Document,
         memory: &MemoryPlan,
         deliveries: usize,
-        signals: u64,
+        names: &[(Signal, String)],
         diagnostics: &mut Diagnostics,
     ) -> DiskPlan {
         let buffer = &document.buffer;
@@ -137,7 +140,8 @@ impl DiskPlan {
         let (limit_bytes, room_bytes) = limit(&directory, document, diagnostics);
         let dead_letters_bytes = buffer.dead_letters_limit_mib.unwrap_or(DEAD_LETTERS_MIB) * MIB;
         let dead_letters_bytes = dead_letters_bytes.min(limit_bytes / 4 / deliveries);
-        let backlog_bytes = limit_bytes - dead_letters_bytes * deliveries;
+        let left_bytes = left_bytes(&directory, names, diagnostics).min(limit_bytes / 2);
+        let backlog_bytes = limit_bytes - dead_letters_bytes * deliveries - left_bytes;
         if backlog_bytes / deliveries < MIB {
             let limit_mib = limit_bytes / MIB;
             let message =
@@ -147,7 +151,9 @@ impl DiskPlan {
         }
         let segment_mib = buffer.segment_mib.as_ref();
         let segment_mib = segment_mib.map_or(Buffer::SEGMENT_MIB, |placed| placed.value);
-        let segment_max_bytes = (room_bytes / SEGMENT_SHARE / signals.max(1)).max(MIB);
+        let has = |signal: &&Signal| names.iter().any(|(of, _)| of == *signal);
+        let signals = Signal::ALL.iter().filter(has).count().max(1) as u64;
+        let segment_max_bytes = (room_bytes / SEGMENT_SHARE / signals).max(MIB);
         let tail_bytes = memory.backlog_bytes / 2;
         let taken = memory.backlog_bytes / 2 / deliveries;
         let read_ahead_bytes = (taken / 4).min(READ_AHEAD_MAX_BYTES);
@@ -188,6 +194,38 @@ fn limit(directory: &Path, document: &Document, diagnostics: &mut Diagnostics) -
         diagnostics.warning(*span, message);
     }
     (limit_bytes, room_bytes.map_or(limit_bytes, |bytes| bytes.min(limit_bytes)))
+}
+
+/// Bytes of dead letters whose deliveries the configuration does not have any more.
+fn left_bytes(directory: &Path, names: &[(Signal, String)], diagnostics: &mut Diagnostics) -> u64 {
+    let mut left_bytes = 0;
+    for signal in Signal::ALL {
+        let log = directory.join(signal.as_str());
+        let of_signal = names.iter().filter(|(of, _)| *of == signal);
+        let known: HashSet<_> = of_signal.map(|(_, name)| directory_of(&log, name)).collect();
+        let all = directory_of(&log, "any");
+        let Some((all, entries)) = all.parent().and_then(|it| Some((it, RealDisk.list(it).ok()?)))
+        else {
+            continue;
+        };
+        let folders = entries.iter().filter(|it| it.is_directory).map(|it| all.join(&it.name));
+        for folder in folders.filter(|folder| !known.contains(folder)) {
+            let bytes = len_bytes(&folder, 1);
+            left_bytes += bytes;
+            if bytes >= MIB {
+                let message = format!(
+                    "{} has {} MiB of dead letters of a delivery that the configuration does not \
+                     have: they take a part of `buffer.disk.limit_mib`",
+                    folder.display(),
+                    bytes / MIB
+                );
+                let hint =
+                    "send them with `sluice log replay`, or `sluice log drop --dead-letters`";
+                diagnostics.push(Diagnostic::warning(None, message).with_hint(hint));
+            }
+        }
+    }
+    left_bytes
 }
 
 /// Half of what a log may grow to, but enough for the bytes that it has taken already: below the
@@ -238,8 +276,15 @@ mod tests {
         let document = document.expect("a document");
         let memory = MemoryPlan::new(512 * MIB, own_limits_mib.len(), Some(0), None, 0, 0);
         let settings = (directory, Duration::ZERO);
-        let plan =
-            DiskPlan::new(settings, &document, &memory, own_limits_mib.len(), 2, &mut diagnostics);
+        let names = [Signal::Traces, Signal::Logs].map(|signal| (signal, "a/b".to_owned()));
+        let plan = DiskPlan::new(
+            settings,
+            &document,
+            &memory,
+            own_limits_mib.len(),
+            &names,
+            &mut diagnostics,
+        );
         (plan, diagnostics.errors().map(|error| error.message.clone()).collect())
     }
 

@@ -91,12 +91,13 @@ fn batching(
                 }
             }
             Sizer::Items | Sizer::Requests => {
-                policy.full_items = batch.min_size as usize;
+                policy.full_items = (batch.min_size as usize).max(1);
                 policy.max_items = batch.max_size as usize;
             }
         }
     } else if let Some(batch) = processor {
-        policy.full_items = batch.send_batch_size as usize;
+        // As in the Collector, zero sends each request at once, whatever the timeout.
+        policy.full_items = (batch.send_batch_size as usize).max(1);
         policy.max_items = batch.send_batch_max_size as usize;
         policy.max_groups = match batch.metadata_cardinality_limit {
             // Gathered units are part of the delivery's budget, and are sent when the timeout ends.

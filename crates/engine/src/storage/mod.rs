@@ -18,6 +18,9 @@ use crate::error::{Result, StartError};
 use crate::hop::Known;
 use crate::plan::{DiskPlan, Plan};
 
+/// Opening is worth a line of the log after this time.
+const OPENS_WITHIN: Duration = Duration::from_secs(2);
+
 /// State that all logs share.
 pub(crate) struct Storage {
     pub logs: [Arc<Log<Entry>>; 3],
@@ -46,7 +49,8 @@ impl Storage {
             let (watches, directory) = Default::default();
             return Ok(Storage { logs, known, watches, memory, directory });
         };
-        opening(move || open_directory(&disk, limits)).await?
+        let path = disk.directory.clone();
+        opening(&path, move || open_directory(&disk, limits)).await?
     }
 
     pub(crate) fn log(&self, signal: Signal) -> &Arc<Log<Entry>> {
@@ -127,8 +131,9 @@ impl Storage {
         };
         let (path, limit_bytes) = (directory.path.join(signal.as_str()), disk.dead_letters_bytes);
         let name = id.to_string();
+        let of_log = path.clone();
         let open = move || OnDisk::open(Arc::new(RealDisk), path, name, limit_bytes);
-        Ok(DeadLetters::OnDisk(Box::new(opening(open).await?)))
+        Ok(DeadLetters::OnDisk(Box::new(opening(&of_log, open).await?)))
     }
 
     /// Writes unresolved frames, and ends. Returns those that could not be written, by signal.
@@ -152,9 +157,21 @@ impl Storage {
 }
 
 /// Opens files on a thread that may wait for the disk.
-async fn opening<T: Send + 'static>(open: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(open)
-        .await
+/// Opens on a thread that may wait for the disk, and says so while that lasts.
+async fn opening<T: Send + 'static>(
+    path: &Path,
+    open: impl FnOnce() -> T + Send + 'static,
+) -> Result<T> {
+    let mut opening = tokio::task::spawn_blocking(open);
+    let opened = match tokio::time::timeout(OPENS_WITHIN, &mut opening).await {
+        Ok(opened) => opened,
+        Err(_) => {
+            let directory = path.display();
+            tracing::warn!(%directory, "still opening the log: it is large, or the disk is slow or hangs");
+            opening.await
+        }
+    };
+    opened
         .map_err(|error| StartError(format!("the thread that opens the directory ended: {error}")))
 }
 

@@ -9,7 +9,7 @@ use super::{Content, Feed, Lease, Leased, Left, Preparer, Processed, Recipe, Uns
 use crate::entry::Entry;
 use crate::steps::{self, Chain, Failure, Slices, Unprocessed, are_repeatable, inflated};
 
-/// What the steps of a path make of a frame, or of a slice of it.
+/// The result of the steps of a path for a frame, or for a slice of it.
 pub(super) struct Made {
     pub(super) processed: Processed,
     pub(super) slice: Option<Detached<PartRef>>,
