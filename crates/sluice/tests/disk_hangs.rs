@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use disk::dead_backend;
 use disk::place::Place;
-use gateway::{Gateway, SOON, alone, eventually};
+use gateway::{Gateway, Options, SOON, alone, eventually};
 use mounted::FileSystem;
 use sluice_load_test::Backend;
 use sluice_otlp::Signal;
@@ -50,4 +50,23 @@ async fn a_disk_that_hangs_stops_no_healthy_delivery() {
     // A sender that was told to come back may send again what was delivered.
     let arrives = async || report.missing_at(&healthy) == 0;
     assert!(eventually(SOON, arrives).await, "{} missing", report.missing_at(&healthy));
+}
+
+/// Scenario: the disk hangs when Sluice starts. Guarantee: it says so, and SIGTERM ends it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_on_a_disk_that_hangs_says_so_and_can_be_ended() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let of_log = directory.path().join("traces");
+    std::fs::create_dir_all(&of_log).expect("a directory");
+    // To open it waits for a writer, as a read from such a disk waits for its answer.
+    let window = of_log.join("window");
+    let made = std::process::Command::new("mkfifo").arg(window).status().expect("mkfifo runs");
+    assert!(made.success());
+    let (backend, config) = (Backend::healthy().await.expect("a backend"), directory.path());
+    let config = disk::config(config, "durable", &[("healthy", &backend)], "");
+    let options = Options { still_starts: true, ..Options::default() };
+    let mut gateway = Gateway::start_with(&config, options).await;
+    gateway.wait_for_output("still opening the log", 1).await;
+    gateway.terminate();
+    assert!(gateway.ended_within(SOON).await.success(), "{}", gateway.output());
 }

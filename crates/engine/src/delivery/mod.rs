@@ -8,6 +8,8 @@ mod dead_letters;
 mod feed;
 mod filling;
 #[cfg(test)]
+mod hung_tests;
+#[cfg(test)]
 mod kept_tests;
 mod leased;
 #[cfg(test)]

@@ -19,6 +19,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::ack::{Ack, Awaited};
+use crate::large_work::LargeWork;
 use crate::shared_work::SharedWorkMemory;
 use crate::steps::{Chain, Step};
 
@@ -144,11 +145,22 @@ pub(super) fn start_with(
     steps: Vec<Arc<Step>>,
     dispatch: DispatchPolicy,
 ) -> watch::Sender<Stop> {
+    start_beside(delivery, backend, steps, dispatch, Arc::default())
+}
+
+/// The same for deliveries that share the turns of large work.
+pub(super) fn start_beside(
+    delivery: &Arc<Delivery>,
+    backend: impl Exporter,
+    steps: Vec<Arc<Step>>,
+    dispatch: DispatchPolicy,
+    large_work: Arc<LargeWork>,
+) -> watch::Sender<Stop> {
     let preparer = Preparer {
         names: Names::of(delivery.id.to_string()),
         exporter: Arc::new(backend),
         memory: delivery.private.clone(),
-        large_work: Arc::default(),
+        large_work,
         metadata_keys: Vec::new(),
         chains: HashMap::new(),
         receivers: HashMap::new(),

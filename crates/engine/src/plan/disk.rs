@@ -309,6 +309,24 @@ mod tests {
         }
     }
 
+    /// Guarantee: dead letters of deliveries that are not configured any more count for the limit,
+    /// and are named.
+    #[test]
+    fn dead_letters_that_are_left_behind_count() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let log = directory.path().join("traces");
+        for (delivery, bytes) in [("a/b", 3 << 20), ("gone/b", 5 << 20)] {
+            let of_delivery = directory_of(&log, delivery);
+            std::fs::create_dir_all(&of_delivery).expect("a directory");
+            std::fs::write(of_delivery.join("0.seg"), vec![0; bytes]).expect("is written");
+        }
+        let mut diagnostics = Diagnostics::default();
+        let names = [(Signal::Traces, "a/b".to_owned()), (Signal::Logs, "gone/b".to_owned())];
+        assert_eq!(left_bytes(directory.path(), &names, &mut diagnostics), 5 << 20);
+        let warnings: Vec<_> = diagnostics.warnings().collect();
+        assert!(warnings.len() == 1 && warnings[0].message.contains("5 MiB of dead letters"));
+    }
+
     #[test]
     fn limits_of_pipelines_need_not_add_up_and_too_many_deliveries_are_an_error() {
         for own_limits_mib in [vec![Some(90), None], vec![Some(60); 5], vec![Some(200)]] {

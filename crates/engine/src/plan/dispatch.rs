@@ -210,6 +210,14 @@ mod tests {
         assert!(!on_demand.return_rejections, "its sender may have been answered by the disk");
     }
 
+    /// Guarantee: as in the Collector, a size of zero makes no request wait for the timeout.
+    #[test]
+    fn a_size_of_zero_sends_at_once() {
+        let timeout = Duration::from_secs(20);
+        let batch = BatchLimits { send_batch_size: 0, timeout, ..Default::default() };
+        assert_eq!(policy(&Sending::default(), Some(&batch), SETTING).batch.full_items, 1);
+    }
+
     /// Guarantee: while one request is in flight at a time, each is worth its answer's time, unless
     /// the configuration says how large batches are.
     #[test]

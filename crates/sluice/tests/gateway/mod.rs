@@ -39,6 +39,8 @@ pub(crate) struct Options {
     pub(crate) open_files: Option<u64>,
     /// The address of OTLP over gRPC, for one that follows another.
     pub(crate) grpc: Option<SocketAddr>,
+    /// Its start is not waited for.
+    pub(crate) still_starts: bool,
 }
 
 /// A running gateway. Its receiver `otlp`, metrics and health check are configured here, all else
@@ -83,7 +85,7 @@ impl Gateway {
             env,
             cpus: options.cpus,
             limits: options.limits,
-            ready: Some(health.into()),
+            ready: (!options.still_starts).then(|| health.into()),
             ..SubjectSpec::default()
         })
         .await
