@@ -11,8 +11,8 @@ use super::concurrency::{Concurrency, ConcurrencyLimits};
 use super::retry::{self, Backoff, RetryPolicy};
 use super::verdict::{Cause, Verdict};
 use super::{Batch, Unit};
-use crate::TakenShare;
 use crate::export::Outcome;
+use crate::taken_share::TakenShare;
 
 /// Longest delay that a backend may ask for: a larger one could overflow the clock.
 const ASKED_DELAY_MAX: Duration = Duration::from_secs(24 * 60 * 60);
