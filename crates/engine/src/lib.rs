@@ -2,8 +2,8 @@
 //!
 //! In reading order:
 //!
-//! - `plan`: a configuration to a plan, in which nothing runs yet. `catalog`: the components of this
-//!   build. `error`: why an engine cannot start.
+//! - `plan`: a configuration to a plan, in which nothing runs yet. `catalog`: the components of
+//!   this build. `error`: why an engine cannot start.
 //! - `engine`: a plan to running tasks, reload and shutdown. `extensions`: authentication, made.
 //! - `intake`: a request from its receiver into the log, with its memory (`receiving`), the chains
 //!   of processors (`steps`) and the answer to its sender (`ack`).

@@ -91,8 +91,8 @@ fn own_dependencies(manifest: &Path) -> BTreeMap<String, BTreeSet<String>> {
         .collect()
 }
 
-/// Guarantee: each crate uses those that the list has for it and no other, so that the lowest crates
-/// import the least, and a new dependency is a decision.
+/// Guarantee: each crate uses those that the list has for it and no other, so that the lowest
+/// crates import the least, and a new dependency is a decision.
 #[test]
 fn crates_use_what_the_list_says() {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
