@@ -78,7 +78,7 @@ impl AdminPlan {
             options: ServerOptions {
                 max_connections: PLACES,
                 evicted_after: Duration::ZERO,
-                if_crowded: "metrics and health have few places: let only their users reach them",
+                if_crowded: "this port takes 32 connections: restrict who can reach it",
                 handshake_timeout: PATIENCE,
                 read_header_timeout: PATIENCE,
                 write_timeout: PATIENCE,

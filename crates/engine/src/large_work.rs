@@ -85,7 +85,7 @@ impl LargeWork {
     /// Works on this much. If it is large, another thread runs the other tasks of this one
     /// meanwhile: handing them over takes some microseconds. Must not be called by `work`.
     pub(crate) fn on<R>(&self, bytes: usize, items: usize, work: impl FnOnce() -> R) -> R {
-        // A runtime of one thread, as most tests have, has no other one.
+        // A runtime of one thread, as in most tests and on one core, has no other one.
         let has_threads = |it: Handle| it.runtime_flavor() == RuntimeFlavor::MultiThread;
         if !is_large_work(bytes, items) || !Handle::try_current().is_ok_and(has_threads) {
             return work();

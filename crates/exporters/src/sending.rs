@@ -109,7 +109,7 @@ fn read_retry(fields: &mut Fields<'_>) -> RetryConfig {
     let mut retry = RetryConfig::default();
     let doc = "If false, a request becomes a dead letter when it fails for the first time.";
     retry.is_disabled = !fields.boolean("enabled", true, doc);
-    let doc = "Pause before the first retry: at least, and if unset, 100 ms.";
+    let doc = "Pause before the first retry. Default and minimum: 100 ms.";
     retry.initial_interval = fields.optional_duration("initial_interval", any.clone(), doc);
     let doc = "Each pause is varied at random by up to this share of it.";
     retry.randomization_factor = fields.optional_float("randomization_factor", 0.5, 0.0..=1.0, doc);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Share of the latest requests that a backend has taken, 0 to 1, as bits: a moving average over
 /// about `REQUESTS` of them. The task that sends the requests writes it; other tasks read it.
 #[derive(Debug)]
-pub struct TakenShare<const REQUESTS: u32>(AtomicU64);
+pub(crate) struct TakenShare<const REQUESTS: u32>(AtomicU64);
 
 impl<const REQUESTS: u32> Default for TakenShare<REQUESTS> {
     /// A backend is assumed to take everything before the first request.
@@ -16,12 +16,12 @@ impl<const REQUESTS: u32> Default for TakenShare<REQUESTS> {
 
 impl<const REQUESTS: u32> TakenShare<REQUESTS> {
     /// Counts the answer to a request. Only one task may call it.
-    pub fn note(&self, is_taken: bool) {
+    pub(crate) fn note(&self, is_taken: bool) {
         let share = self.get() + (f64::from(is_taken) - self.get()) / f64::from(REQUESTS);
         self.0.store(share.to_bits(), Ordering::Relaxed);
     }
 
-    pub fn get(&self) -> f64 {
+    pub(crate) fn get(&self) -> f64 {
         f64::from_bits(self.0.load(Ordering::Relaxed))
     }
 }

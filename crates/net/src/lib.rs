@@ -2,6 +2,20 @@
 //! authentication, limits.
 //!
 //! Nothing here knows what telemetry is beyond the three signal names; nothing here retries.
+//!
+//! In reading order:
+//!
+//! - `server`: listeners and connections, with a bound on all that a peer could make large or long.
+//!   `server/scheduler` decides which connections are read from.
+//! - `client`: connections to backends, for gRPC, HTTP and the forward protocol.
+//! - `grpc`: framing, status and deadlines of unary gRPC, for both sides.
+//! - `forward`: the forward protocol of Fluentd and Fluent Bit as bytes, for both sides.
+//! - `compress`: packing, and unpacking up to a limit.
+//! - `tls`: the Collector's options for TLS, for both sides.
+//! - `reload`: values that are built again when the files that they come from change.
+//! - `auth`: the traits by which extensions authenticate clients and give credentials.
+//! - `headers`: headers that may have only one value, and those that the configuration adds.
+//! - `text`: texts of peers, before they land in errors, headers and logs.
 
 pub mod auth;
 pub mod client;

@@ -70,7 +70,7 @@ pub(crate) enum Command {
         sluice load-test --subject sluice --subject otelcol --turns 3 --output results\n  \
         sluice load-test --fail-if 'lost>0'\n  sluice load-test report results-1.1 results-1.2")]
     LoadTest(Box<LoadTestArguments>),
-    /// Inspect telemetry on disk: list, show, replay, verify, drop
+    /// Inspect telemetry on disk: list, show, replay, verify, repair, drop
     #[command(subcommand, after_help = "Example:\n  sluice log ls /var/lib/sluice")]
     Log(LogCommand),
     /// List the components of this build

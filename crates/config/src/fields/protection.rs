@@ -50,7 +50,7 @@ impl<'a> Fields<'a> {
     pub(super) fn refuse_emptied(&mut self, key: &str) {
         let path = self.path_of(key);
         if let Some(references) = self.emptied_by(key).map(str::to_owned) {
-            let message = format!("`{path}` protects, and {references} leaves it empty");
+            let message = format!("`{path}` is a security option, but {references} is empty");
             let hint = format!("set {references}, or leave `{key}` out if no protection is meant");
             let span = self.find(key).map(|entry| entry.value.span);
             self.push(Diagnostic::error(span, message).with_hint(hint));
@@ -181,8 +181,8 @@ mod tests {
         ] {
             let key = path.rsplit('.').next().unwrap();
             let expected = format!(
-                "c.yaml:1: `{path}` protects, and {references} leaves it empty (set {references}, \
-                 or leave `{key}` out if no protection is meant)"
+                "c.yaml:1: `{path}` is a security option, but {references} is empty \
+                 (set {references}, or leave `{key}` out if no protection is meant)"
             );
             assert_eq!(findings(file), [expected], "{file}");
         }

@@ -388,7 +388,7 @@ impl OnDisk {
             tracing::warn!(
                 delivery = self.delivery,
                 segments,
-                "dead letters that cannot be read made room for newer ones: they are not counted"
+                "unreadable dead letters were deleted to make room; their number is unknown"
             );
         }
         appended.map(drop)

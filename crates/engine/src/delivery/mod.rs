@@ -307,7 +307,7 @@ impl Delivery {
             self.stats.dropped_items.fetch_add(items, Ordering::Relaxed);
             tracing::warn!(
                 pipeline = %self.id.pipeline, exporter = %self.id.exporter, items,
-                "the delivery is as far behind as it may be, or the disk too slow: its oldest \
+                "the budget of the delivery or of all is spent, or the disk too slow: its oldest \
                  items were dropped (`buffer.policy`); raise the limit or mend the backend"
             );
         }

@@ -70,9 +70,9 @@ pub(super) fn reserve(plan: &Plan, storage: &Storage, connections: &ConnectionBu
             limit = share.limit,
             connections = share.connections,
             needed,
-            "the limit on open files is low: connections of senders may take a quarter of it, and \
-             what files, backends and probes may need is more than the rest; raise the hard limit \
-             (`ulimit -Hn`, LimitNOFILE)"
+            "the limit on open files is low: senders' connections keep a quarter; files, backends \
+             and probes may need more than the other three; raise the hard limit (`ulimit -Hn`, \
+             LimitNOFILE)"
         );
     }
 }

@@ -66,7 +66,7 @@ pub(super) const LOGS: Table<Sample> = Table {
         row!(Gauge "sluice_log_known_sources" = known.sources,
             "Deliveries of other Sluices whose repeated requests the log would know."),
         row!(Gauge "sluice_log_known_ranges" = known.ranges,
-            "Ranges of them that the log remembers."),
+            "Ranges remembered from other Sluices."),
         row!(Counter "sluice_log_forgotten_ranges" = known.evicted_ranges,
             "Ranges that were forgotten to make room for newer ones: repeated, they would be \
              stored again."),

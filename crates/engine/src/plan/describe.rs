@@ -47,7 +47,8 @@ impl Plan {
             "Memory: {} in all\n  \
              {} for connections: {idle} idle ones, fewer with TLS or with requests, \
              more while backlogs leave memory\n  \
-             {} for requests while they are read, {} for what requests have sent that wait",
+             {} for requests while they are read, \
+             {} for the bytes that waiting requests have already sent",
             rounded(memory.limit_bytes),
             rounded(memory.connections_bytes),
             rounded(memory.receiving_bytes),
@@ -165,8 +166,8 @@ impl Plan {
                 duration(disk.flush_after)
             ),
             (Some(_), Acknowledge::Delivered) if !delivery.senders_wait => {
-                "Survives kill -9 and power loss but for what no delivery had taken when it was \
-                 answered"
+                "Survives kill -9 and power loss except data that was acknowledged before any \
+                 backend had it"
                     .to_owned()
             }
             _ if delivery.senders_wait => {

@@ -15,8 +15,7 @@ impl Plan {
         }
         if delivery.senders_wait {
             return Some(
-                "Another Sluice may store data twice: its senders wait and send it again, which \
-                 is new data to the other one."
+                "Another Sluice may store data twice: what our senders repeat has a new name there."
                     .to_owned(),
             );
         }
@@ -52,7 +51,8 @@ impl Plan {
             (_, Acknowledge::Memory) => "also after kill -9, but for what that loses",
             _ => "also after kill -9",
         };
-        Some(format!("{} stores once what another Sluice repeats, {until}", receiver.id))
+        let what = "data that another Sluice sends twice is stored once";
+        Some(format!("{}: {what}, {until}", receiver.id))
     }
 }
 
@@ -114,14 +114,15 @@ mod tests {
             (
                 directory,
                 ", sending_queue: {enabled: false}",
-                "may store data twice: its senders wait",
+                "may store data twice: what our senders repeat",
                 "process ends (senders wait for a delivery)",
             ),
         ] {
             let plan = described(buffer, &format!(", idempotent: true{exporter}"));
             let lines =
                 |start: &str| plan.lines().filter(|it| it.trim().starts_with(start)).count();
-            assert_eq!((lines("Another Sluice "), lines("otlp stores once")), (1, 1), "{plan}");
+            let ours = lines("otlp: data that another Sluice sends twice is stored once, ");
+            assert_eq!((lines("Another Sluice "), ours), (1, 1), "{plan}");
             assert!(plan.contains(sends) && plan.contains(stores), "{buffer} {exporter}\n{plan}");
         }
     }

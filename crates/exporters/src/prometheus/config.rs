@@ -45,7 +45,7 @@ impl PrometheusConfig {
         let mut server = ServerOptions {
             max_connections: PLACES,
             evicted_after: Duration::ZERO,
-            if_crowded: "a page has few places: let only its scrapers reach it",
+            if_crowded: "this port takes 32 connections: let only its scrapers reach it",
             ..ServerOptions::new(Protocols::Http1AndHttp2)
         };
         let doc = "Time limit for the headers of a request to arrive, from their first byte. 0 \

@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use super::batcher::Batcher;
 use super::retry::run_beyond_chance;
 use super::{Batch, Cause, Unit};
-use crate::TakenShare;
+use crate::taken_share::TakenShare;
 
 /// A run of refused items from the first length on is a fault of all data. If the backend takes so
 /// little that such a run comes by chance, the run must be longer, up to the second length.

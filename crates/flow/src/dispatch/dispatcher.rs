@@ -15,8 +15,8 @@ use super::concurrency::{Concurrency, ConcurrencyLimits};
 use super::retry::{self, Backoff, RetryPolicy};
 use super::verdict::{Cause, Verdict};
 use super::{Batch, Unit};
-use crate::TakenShare;
 use crate::export::Outcome;
+use crate::taken_share::TakenShare;
 use request_size::RequestSize;
 
 /// Longest delay that a backend may ask for: a larger one could overflow the clock.

@@ -112,7 +112,7 @@ pub(super) const FAULT_PARTS: u32 = 8;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::TakenShare;
+    use crate::taken_share::TakenShare;
 
     #[test]
     fn the_less_a_backend_takes_the_less_often_it_is_asked() {

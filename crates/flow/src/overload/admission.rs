@@ -27,8 +27,8 @@ pub struct Arrival {
 
 impl Arrival {
     /// The bytes for which the pool and the disk must have room: those of the route, and of all
-    /// routes what exceeds the memory beside the pool. Pool and memory then keep the sum of their
-    /// limits.
+    /// routes what exceeds the memory beside the pool. So both together stay within the sum of
+    /// their limits.
     pub fn pool_bytes(&self) -> u64 {
         self.route_bytes.max(self.bytes.saturating_sub(self.beside_bytes))
     }

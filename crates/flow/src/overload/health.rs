@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::Stamp;
-use crate::TakenShare;
+use crate::taken_share::TakenShare;
 
 /// A backend with requests that took none for this long stands still.
 pub const STILL: Duration = Duration::from_millis(500);

@@ -211,7 +211,7 @@ impl<'a> Client<'a> {
         let mut reader = Reader::new(pong);
         let is_pong = reader.item()? == Item::Array(5) && reader.item()? == Item::Str(b"PONG");
         let (true, Item::Bool(is_taken)) = (is_pong, reader.item()?) else {
-            return Err(MessageError::Invalid("the answer to a PING is no PONG"));
+            return Err(MessageError::Invalid("expected PONG after PING"));
         };
         let mut text = || match reader.item()? {
             Item::Str(text) | Item::Bin(text) => Ok(text),
@@ -224,7 +224,7 @@ impl<'a> Client<'a> {
         }
         let expected = self.secret.digest(&self.salt, hostname, &self.nonce);
         if hostname == self.secret.hostname.as_bytes() {
-            return Ok(Err("the server calls itself as this client: the same name".to_owned()));
+            return Ok(Err("client and server use the same name; change one".to_owned()));
         }
         Ok(match is_same(expected.as_bytes(), digest) {
             true => Ok(()),

@@ -45,7 +45,7 @@ pub(crate) enum LogCommand {
         /// The directory that the configuration names in `buffer.directory`
         directory: PathBuf,
     },
-    /// Put back files that were set aside, where something in them can be read that is waited for
+    /// Put back files that were set aside, if a delivery still needs readable data in them
     #[command(after_help = "Files are set aside, as `….seg.damaged`, when a delivery could not \
         read something in them. Put back, they are read again by the next start. No process may \
         be running on the directory.\n\nExamples:\n  \
