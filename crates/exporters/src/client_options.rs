@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::HeaderMap;
 use sluice_config::Fields;
 use sluice_net::auth::client::read_authenticator;
-use sluice_net::client::{ConnectOptions, Proxy, read_headers};
+use sluice_net::client::{ConnectOptions, Proxy, Target, read_headers};
 use sluice_net::tls::ClientTlsOptions;
 
 use crate::exporter::BuildError;
@@ -100,6 +100,14 @@ impl ClientOptions {
     ) -> Result<(), BuildError> {
         connect.connect_timeout = self.timeout.min(CONNECT_TIMEOUT_LIMIT);
         Ok(connect.secure(tls.then_some(&self.tls), proxy)?)
+    }
+}
+
+/// Reports a proxy of the environment that cannot be used: no exporter could be made with it. `key`
+/// is the option that names the target.
+pub(crate) fn check_proxy(fields: &mut Fields<'_>, key: &str, target: &Target, tls: bool) {
+    if let Err(reason) = Proxy::from_environment(target, tls) {
+        fields.error_at(key, &format!("is behind a proxy that cannot be used: {reason}"));
     }
 }
 

@@ -9,10 +9,10 @@ use http::header::LOCATION;
 use http::{HeaderMap, Uri};
 use sluice_config::{Fields, Secret};
 use sluice_net::client::{
-    Answer, HttpClient, HttpOptions, Keepalive, Proxy, Target, TransportError,
+    Answer, HttpClient, HttpOptions, Keepalive, Origin, Proxy, Target, TransportError,
 };
 
-use crate::client_options::ClientOptions;
+use crate::client_options::{ClientOptions, check_proxy};
 use crate::exporter::BuildError;
 
 /// As in Go's client.
@@ -34,6 +34,13 @@ impl Connections {
             fields.error_at("proxy_url", &format!("cannot be used: {error}"));
         }
         Connections { proxy_url, http: http_options(fields) }
+    }
+
+    /// Reports a proxy on the way to the URL of this option that cannot be used.
+    pub(crate) fn check(&self, fields: &mut Fields<'_>, key: &str, url: &str) {
+        if let (None, Ok(origin)) = (&self.proxy_url, Origin::of(url)) {
+            check_proxy(fields, key, &origin.target, origin.tls);
+        }
     }
 
     /// Makes a client. Connects to nothing yet.

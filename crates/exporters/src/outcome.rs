@@ -106,14 +106,14 @@ pub(crate) fn of_http(answer: &Answer, secrets: &Secrets<'_>) -> Outcome {
     if answer.status.is_success() {
         return match content_type(answer) {
             kind if kind.contains("json") => partial::from_json(&answer.body, secrets),
-            // A login page or a proxy: nothing says that a backend took the request.
-            kind if kind.contains("html") => Outcome::Misconfigured {
+            kind if is_web_page(answer) => Outcome::Misconfigured {
                 reason: secrets.peer_text(&format!(
                     "HTTP status {} with a web page (content-type {kind}), not an answer of an \
                      OTLP backend: check the URL, proxies and credentials",
                     answer.status
                 )),
             },
+            kind if kind.contains("html") => Outcome::Delivered,
             _ => partial::from_proto(&answer.body, secrets),
         };
     }
@@ -132,6 +132,17 @@ pub(crate) fn of_http(answer: &Answer, secrets: &Secrets<'_>) -> Outcome {
         500..=599 => Outcome::Failed { reason },
         _ => Outcome::Rejected { reason },
     }
+}
+
+/// Whether a success may be a login page, or a proxy's: nothing says that a backend took the
+/// request. Some backends call an empty body or a word HTML, which is none.
+pub(crate) fn is_web_page(answer: &Answer) -> bool {
+    let body = answer.body.trim_ascii_start();
+    let begins_with = |tag: &[u8]| {
+        body.get(..tag.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(tag))
+    };
+    let is_page = begins_with(b"<!doctype html") || begins_with(b"<html");
+    is_page && content_type(answer).contains("html")
 }
 
 /// Empty if there is none.
@@ -265,6 +276,23 @@ mod tests {
             };
             assert_eq!(kind(&http(code, &[], b"")), expected, "{code}");
         }
+    }
+
+    /// Scenario: successes that are called HTML: login pages, and what backends send that have
+    /// taken the request. Guarantee: only a page is none, and nothing else is sent again.
+    #[test]
+    fn only_a_web_page_is_no_answer_of_a_backend() {
+        let html = [("content-type", "text/html; charset=utf-8")];
+        for page in ["<!doctype html><p>", "\r\n <!DOCTYPE HTML>", "<html>", "\n<HTML lang=en>"] {
+            assert_eq!(kind(&http(200, &html, page.as_bytes())), "misconfigured", "{page}");
+        }
+        for code in [200, 202, 204] {
+            for body in ["", " \n", "OK", "<p>accepted</p>", "\n\x02\x08\x01"] {
+                assert_eq!(kind(&http(code, &html, body.as_bytes())), "delivered", "{body:?}");
+            }
+        }
+        let plain = [("content-type", "text/plain")];
+        assert_eq!(kind(&http(200, &plain, b"<html>")), "delivered");
     }
 
     /// Guarantee: after 429 a request pauses for a second at least, or for as long as the backend

@@ -8,7 +8,9 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use gateway::{Gateway, SOON, assert_all_accepted, assert_arrives_once, exporter, keeping_backend};
+use gateway::{
+    Gateway, Options, SOON, assert_all_accepted, assert_arrives_once, exporter, keeping_backend,
+};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value};
 use prost::Message;
@@ -367,6 +369,68 @@ fn the_kyma_metric_gateway_is_valid() {
     let output = command.env("OTLP_ENDPOINT", "http://127.0.0.1:24317").output();
     let output = output.expect("sluice runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Scenario: a proxy of the environment that Sluice cannot use. Guarantee: `validate` says it, as
+/// `run` would, for every exporter that is behind it and for no other.
+#[test]
+fn a_proxy_that_cannot_be_used_is_a_mistake() {
+    let said = |exporter: &str, variable: &str| {
+        let config = format!(
+            "receivers: {{otlp: {{protocols: {{grpc: }}}}}}\nexporters: {{{exporter}}}\nservice: \
+             {{pipelines: {{logs: {{receivers: [otlp], exporters: [{}]}}}}}}\n",
+            exporter.split(':').next().unwrap_or_default()
+        );
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+        for name in ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"] {
+            command.env_remove(name).env_remove(name.to_lowercase());
+        }
+        command.args(["validate", &format!("yaml:{config}")]).env(variable, "socks5://proxy:1");
+        let output = command.output().expect("sluice runs");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let plain = "otlp: {endpoint: 'backend.test:4317', tls: {insecure: true}}";
+    let secure = "otlphttp: {endpoint: 'https://backend.test'}";
+    let bit = "fluentbit_http: {host: backend.test}";
+    for (exporter, variable) in
+        [(plain, "HTTPS_PROXY"), (secure, "HTTPS_PROXY"), (bit, "HTTP_PROXY")]
+    {
+        let (code, said) = said(exporter, variable);
+        assert_eq!(code, Some(1), "{exporter}: {said}");
+        assert!(
+            said.contains(&format!("is behind a proxy that cannot be used: {variable}")),
+            "{said}"
+        );
+    }
+    let local = "otlp: {endpoint: 'localhost:4317', tls: {insecure: true}}";
+    let own = "otlphttp: {endpoint: 'https://backend.test', proxy_url: 'http://proxy:1'}";
+    for (exporter, variable) in
+        [(plain, "HTTP_PROXY"), (local, "HTTPS_PROXY"), (own, "HTTPS_PROXY")]
+    {
+        let (code, said) = said(exporter, variable);
+        assert_eq!(code, Some(0), "{exporter}: {said}");
+    }
+}
+
+/// Guarantee: as in every gRPC client, `HTTPS_PROXY` and not `HTTP_PROXY` applies to a backend over
+/// gRPC without TLS.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_grpc_backend_without_tls_is_behind_https_proxy() {
+    let proxy = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("binds");
+    let url = format!("http://{}", proxy.local_addr().expect("has an address"));
+    let config = "exporters: {otlp: {endpoint: 'backend.test:4317', tls: {insecure: true}}}\n\
+                  service:\n  extensions: [health_check]\n  pipelines:\n    \
+                  traces: {receivers: [otlp], exporters: [otlp]}\n";
+    let variables = [("HTTPS_PROXY", url.as_str()), ("HTTP_PROXY", "http://127.0.0.1:1")];
+    let env = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+    let gateway = Gateway::start_with(config, Options { env, ..Options::default() }).await;
+    let _load = gateway.load(Signal::Traces).items(1).start().expect("a load");
+    let (stream, _) =
+        tokio::time::timeout(SOON, proxy.accept()).await.expect("soon").expect("accepts");
+    let mut line = String::new();
+    let mut reader = tokio::io::BufReader::new(stream);
+    tokio::io::AsyncBufReadExt::read_line(&mut reader, &mut line).await.expect("is read");
+    assert_eq!(line, "CONNECT backend.test:4317 HTTP/1.1\r\n");
 }
 
 /// Guarantee: all mistakes of a file are reported at once, and a missing file is named.

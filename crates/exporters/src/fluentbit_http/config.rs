@@ -13,7 +13,7 @@ use sluice_net::tls::ClientTlsOptions;
 use sluice_otlp::Encoding;
 
 use super::format::{DateFormat, Format};
-use crate::client_options::{ClientOptions, GZIP_LEVELS, declare_unsupported};
+use crate::client_options::{ClientOptions, GZIP_LEVELS, check_proxy, declare_unsupported};
 use crate::fluent::Layout;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -86,8 +86,11 @@ impl FluentBitHttpConfig {
             if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host };
         let slash = if uri.starts_with('/') { "" } else { "/" };
         let url = format!("{scheme}://{host}:{port}{slash}{uri}");
-        if let Err(error) = Origin::of(&url) {
-            fields.error_at("host", &format!("cannot be used with `uri`: {error}"));
+        match Origin::of(&url) {
+            Ok(origin) => check_proxy(fields, "host", &origin.target, origin.tls),
+            Err(error) => {
+                fields.error_at("host", &format!("cannot be used with `uri`: {error}"));
+            }
         }
         declare_unsupported(fields);
         let http = HttpOptions::default();

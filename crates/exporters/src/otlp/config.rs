@@ -2,10 +2,12 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use sluice_config::Fields;
-use sluice_net::client::{Balancer, ChannelOptions, Endpoint, Keepalive};
+use sluice_net::client::{Balancer, ChannelOptions, Endpoint, Keepalive, Target};
 use sluice_otlp::Encoding;
 
-use crate::client_options::{ClientOptions, GZIP_LEVELS, ZSTD_LEVELS, declare_unsupported};
+use crate::client_options::{
+    ClientOptions, GZIP_LEVELS, ZSTD_LEVELS, check_proxy, declare_unsupported,
+};
 
 const COMPRESSIONS: [(&str, Encoding); 5] = [
     ("gzip", Encoding::Gzip),
@@ -28,6 +30,9 @@ const KEEPALIVE_TIME_LEAST: Duration = Duration::from_secs(10);
 
 /// The default limit of gRPC servers.
 const REQUEST_LIMIT_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Every gRPC client asks `HTTPS_PROXY`, also without TLS: a proxy makes a tunnel either way.
+pub(super) const ASKS_HTTPS_PROXY: bool = true;
 
 #[derive(Clone)]
 pub(crate) struct OtlpConfig {
@@ -52,7 +57,8 @@ impl OtlpConfig {
         let doc = "The backend: `host:port`, `https://host:port` (TLS), `http://host:port` (no \
                    TLS), `dns:///host:port` or `unix:/path`.";
         let endpoint = fields.required_string("endpoint", doc);
-        if let (Err(error), false) = (Endpoint::parse(&endpoint), endpoint.is_empty()) {
+        let parsed = Endpoint::parse(&endpoint);
+        if let (Err(error), false) = (&parsed, endpoint.is_empty()) {
             fields.error_at("endpoint", &format!("cannot be used: {error}"));
             if endpoint.contains('@') {
                 fields.hide("endpoint");
@@ -72,7 +78,9 @@ impl OtlpConfig {
             let value = HeaderValue::from_str(&agent);
             value.inspect_err(|_| fields.error_at("user_agent", "cannot be a header's value")).ok()
         });
-        let doc = "`:authority` of requests, instead of the endpoint's host and port.";
+        let doc = "`:authority` of requests, instead of the endpoint's host and port. Its host is \
+                   also the name that the backend's certificate must have, unless \
+                   `tls.server_name_override` is set.";
         let authority = fields.non_empty_string("authority", doc);
         let keepalive = keepalive(fields);
         let doc = "A request waits for a connection until its deadline, instead of failing when \
@@ -91,7 +99,34 @@ impl OtlpConfig {
             wait_for_ready,
             ..ChannelOptions::default()
         };
-        OtlpConfig { endpoint, compression, client, user_agent, channel }
+        let config = OtlpConfig { endpoint, compression, client, user_agent, channel };
+        if let Ok(endpoint) = parsed {
+            config.check(fields, &endpoint);
+        }
+        config
+    }
+
+    /// Authorities ask for TLS also beside `insecure`, as in the Collector: who names them does not
+    /// mean plain text.
+    pub(super) fn has_tls(&self, endpoint: &Endpoint) -> bool {
+        let tls = &self.client.tls;
+        endpoint.tls.unwrap_or(!tls.insecure || tls.common.authorities.is_some())
+    }
+
+    /// Reports mistakes that only the endpoint shows.
+    fn check(&self, fields: &mut Fields<'_>, endpoint: &Endpoint) {
+        check_proxy(fields, "endpoint", &endpoint.target, ASKS_HTTPS_PROXY);
+        let name = self.client.authenticator.as_deref().unwrap_or_default();
+        let kind = name.split('/').next().unwrap_or_default();
+        let is_open = !self.has_tls(endpoint) && !matches!(endpoint.target, Target::Unix(_));
+        // The Collector lets only the headers of this one out in plain text.
+        if is_open && !matches!(kind, "" | "headers_setter") {
+            let message = format!(
+                "sends the credentials of `{name}` without encryption: use TLS, without \
+                 `tls.insecure` and without `http://` in the endpoint"
+            );
+            fields.warn_at("auth", &message);
+        }
     }
 }
 

@@ -2,12 +2,16 @@
 
 mod config;
 #[cfg(test)]
+mod connection_tests;
+#[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use bytes::Bytes;
-use http::{HeaderMap, Uri};
+use http::{HeaderMap, HeaderValue, Uri};
 use sluice_config::{ComponentKind, Kind, shown_url};
 use sluice_flow::{Exporter, PackError, Packed};
 use sluice_net::client::{Balancer, Channel, Endpoint, Proxy, Secrets};
@@ -20,6 +24,7 @@ use crate::client_options::ClientOptions;
 use crate::exporter::{BuildContext, BuildError, ExporterConfig, NamedTarget};
 use crate::network::{Answered, Built, NetworkExporter, Protocol};
 use crate::outcome;
+use config::ASKS_HTTPS_PROXY;
 pub(crate) use config::OtlpConfig;
 
 pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> = ComponentKind::new(
@@ -53,8 +58,8 @@ impl ExporterConfig for OtlpConfig {
         vec![NamedTarget {
             option: "endpoint",
             text: shown_url(&self.endpoint),
+            tls: Some(self.has_tls(&endpoint)),
             target: Some(endpoint.target),
-            tls: Some(endpoint.tls.unwrap_or(!self.client.tls.insecure)),
         }]
     }
 
@@ -72,12 +77,14 @@ struct Grpc {
     channel: Channel,
     /// The URIs of `Signal::ALL`.
     uris: [Uri; 3],
+    /// Values of headers that are sent as base64, as they were: an answer may have them decoded.
+    binary_values: Vec<String>,
 }
 
 fn exporter(config: &OtlpConfig, context: &BuildContext<'_>) -> Built<Grpc> {
     let endpoint = Endpoint::parse(&config.endpoint)?;
-    let tls = endpoint.tls.unwrap_or(!config.client.tls.insecure);
-    let proxy = Proxy::from_environment(&endpoint.target, tls);
+    let tls = config.has_tls(&endpoint);
+    let proxy = Proxy::from_environment(&endpoint.target, ASKS_HTTPS_PROXY);
     let mut options = config.channel.clone();
     config.client.set_connect(&mut options.connect, tls, proxy)?;
     let channel = Channel::new(endpoint.target, options);
@@ -85,21 +92,37 @@ fn exporter(config: &OtlpConfig, context: &BuildContext<'_>) -> Built<Grpc> {
         let reason = |error| format!("`authority` or `endpoint` cannot be used: {error}");
         channel.uri(signal.grpc_path()).map_err(reason)
     };
+    let (fixed_headers, binary_values) = encode_binary(config.client.headers.clone());
     let grpc = Grpc {
         compression: config.compression,
         level: config.client.compression_level,
         uris: [uri(Signal::Traces)?, uri(Signal::Metrics)?, uri(Signal::Logs)?],
         channel,
+        binary_values,
     };
     let user_agent = config.user_agent.as_ref().unwrap_or(&context.user_agent);
     let headers = |encoding| {
         let mut headers = call_headers(encoding, user_agent, Some(config.client.timeout));
-        headers.extend(config.client.headers.clone());
+        headers.extend(fixed_headers.clone());
         headers
     };
     // Two formats are called snappy: the backend's may be another one than the sender's.
     let passes_through = Some(config.compression).filter(|it| *it != Encoding::Snappy);
     NetworkExporter::new(grpc, passes_through, headers, &config.client, context)
+}
+
+/// Values of names that end in `-bin` are bytes to gRPC, and travel as base64. Returns the headers
+/// as they are sent, and those values as they were.
+fn encode_binary(mut headers: HeaderMap) -> (HeaderMap, Vec<String>) {
+    let mut plain = Vec::new();
+    for (_, value) in headers.iter_mut().filter(|(name, _)| name.as_str().ends_with("-bin")) {
+        let text = STANDARD_NO_PAD.encode(value.as_bytes());
+        let Ok(mut encoded) = HeaderValue::try_from(text) else { continue };
+        encoded.set_sensitive(value.is_sensitive());
+        plain.push(String::from_utf8_lossy(value.as_bytes()).into_owned());
+        *value = encoded;
+    }
+    (headers, plain)
 }
 
 impl Protocol for Grpc {
@@ -113,7 +136,8 @@ impl Protocol for Grpc {
     }
 
     fn secrets<'a>(&'a self, _: Signal, headers: &'a HeaderMap) -> Secrets<'a> {
-        Secrets::of(headers)
+        let secrets = Secrets::of(headers);
+        self.binary_values.iter().fold(secrets, |secrets, value| secrets.and(value.as_str()))
     }
 
     async fn send(&self, request: &Packed, headers: &HeaderMap) -> Answered {

@@ -104,20 +104,24 @@ async fn serve_then(stream: TcpStream, act: Act, goaway_after: usize) {
     }
 }
 
-fn built(config: &OtlpConfig) -> NetworkExporter<Grpc> {
+pub(super) fn built(config: &OtlpConfig) -> NetworkExporter<Grpc> {
     let (authenticators, files) = (ClientAuths::new(), Files::default());
     super::exporter(config, &context(&authenticators, &files)).expect("builds")
 }
 
 /// Its backend is found under this name.
-fn named(text: &str, name: &Arc<Moving>, resolve_interval: Duration) -> NetworkExporter<Grpc> {
+pub(super) fn named(
+    text: &str,
+    name: &Arc<Moving>,
+    resolve_interval: Duration,
+) -> NetworkExporter<Grpc> {
     let mut config = read(text, OtlpConfig::read);
     config.channel.connect.resolver = name.clone();
     config.channel.resolve_interval = resolve_interval;
     built(&config)
 }
 
-const NEVER: Duration = Duration::from_secs(3600);
+pub(super) const NEVER: Duration = Duration::from_secs(3600);
 
 fn plain(address: SocketAddr, more: &str) -> NetworkExporter<Grpc> {
     built(&read(&format!("endpoint: http://{address}\n{more}"), OtlpConfig::read))

@@ -80,6 +80,7 @@ impl OtlpHttpConfig {
             ClientOptions::read(fields, TIMEOUT, coding.highest_level, REQUEST_LIMIT_BYTES);
         client.read_idempotent(fields);
         let connections = Connections::read(fields);
+        named_urls.iter().for_each(|(key, url)| connections.check(fields, key, url));
         fields.not_yet("cookies", "cookies of the backend");
         declare_unsupported(fields);
         OtlpHttpConfig { urls, named_urls, format, coding, client, connections }

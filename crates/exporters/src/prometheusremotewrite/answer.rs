@@ -6,7 +6,7 @@ use sluice_net::client::{Answer, Secrets, retry_after};
 use sluice_prometheus::Version;
 
 use super::note::Note;
-use crate::outcome::{content_type, http_reason, of_http};
+use crate::outcome::{http_reason, is_web_page, of_http};
 
 /// Headers with the numbers that a backend of remote write 2.0 has taken.
 const WRITTEN: [&str; 2] =
@@ -54,7 +54,7 @@ pub(super) fn of(version: Version, note: Note, answer: &Answer, secrets: &Secret
         Some(version).filter(|it| *it == Version::V2).and_then(|_| written(&answer.headers));
     match code {
         200..=299 => match taken {
-            _ if content_type(answer).contains("html") => Outcome::Misconfigured {
+            _ if is_web_page(answer) => Outcome::Misconfigured {
                 reason: format!("{}: a web page, not an answer of a backend", reason()),
             },
             None if version == Version::V2 => Outcome::Misconfigured {
@@ -130,6 +130,16 @@ mod tests {
         let later = outcome(Version::V1, 500, &[("retry-after", "7")], "");
         let Outcome::RetryAfter { delay: Some(delay), .. } = later else { panic!("{later:?}") };
         assert_eq!(delay.as_secs(), 7);
+    }
+
+    /// Scenario: answers that are called HTML. Guarantee: a login page is held, and nothing is sent
+    /// again that the backend took.
+    #[test]
+    fn only_a_web_page_is_no_success() {
+        let of = |body| kind(&outcome(Version::V1, 200, &[("content-type", "text/html")], body));
+        assert_eq!(of("\n<!DOCTYPE html><title>Log in</title>"), "misconfigured");
+        assert_eq!(of(""), "delivered");
+        assert_eq!(of("ok"), "delivered");
     }
 
     #[test]

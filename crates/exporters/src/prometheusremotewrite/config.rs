@@ -93,6 +93,7 @@ fn read_http(fields: &mut Fields<'_>, is_needed: bool) -> Http {
         is_idempotent: false,
     };
     let connections = Connections::read(fields);
+    connections.check(fields, "endpoint", &url);
     fields.not_yet("cookies", "cookies of the backend");
     declare_unsupported(fields);
     Http { url, client, connections }

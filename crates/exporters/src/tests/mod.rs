@@ -109,7 +109,13 @@ pub(crate) fn kind(outcome: &Outcome) -> &'static str {
 /// A certificate for 127.0.0.1 from an authority of its own, both as PEM, and the server's
 /// settings.
 pub(crate) fn authority(alpn: &[&[u8]]) -> (String, Arc<rustls::ServerConfig>) {
-    let key = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("generates");
+    authority_of(&["127.0.0.1"], alpn)
+}
+
+/// The same for these names.
+pub(crate) fn authority_of(names: &[&str], alpn: &[&[u8]]) -> (String, Arc<rustls::ServerConfig>) {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let key = rcgen::generate_simple_self_signed(names).expect("generates");
     let pem = key.cert.pem();
     let der =
         rustls::pki_types::PrivateKeyDer::try_from(key.signing_key.serialize_der()).expect("a key");

@@ -16,7 +16,7 @@ use tracing::Instrument as _;
 use super::body::{ChunkedBuf, request};
 use super::connect::{ConnectOptions, Connector, PeerAddress};
 use super::connection::{ANSWER_LIMIT_BYTES, Answer, Connection, Driver, Keepalive};
-use super::endpoint::Target;
+use super::endpoint::{Target, in_brackets, split_host_port};
 use super::error::{Result, TransportError};
 use super::slot::Slot;
 
@@ -32,7 +32,8 @@ pub enum Balancer {
 #[derive(Clone)]
 pub struct ChannelOptions {
     pub connect: ConnectOptions,
-    /// `:authority`, if it is not the target's host and port.
+    /// `:authority`, if it is neither the name that TLS asks for nor the target. With TLS its host
+    /// is that name, unless `connect` has another.
     pub authority: Option<String>,
     /// To the target (`PickFirst`) or to each of its addresses (`RoundRobin`). At least 1.
     pub connections: usize,
@@ -104,7 +105,11 @@ impl Channel {
             }
             Balancer::RoundRobin => Vec::new(),
         };
-        let connect = options.connect.clone();
+        let mut connect = options.connect.clone();
+        // As grpc-go does: who names another authority expects the certificate of that one.
+        if let (Some(tls), Some(authority)) = (&mut connect.tls, &options.authority) {
+            tls.server_name.get_or_insert_with(|| host_of(authority));
+        }
         let inner = Inner {
             connector: Connector { target, options: connect, alpn: &[b"h2"] },
             options,
@@ -124,8 +129,13 @@ impl Channel {
     pub fn uri(&self, path: &str) -> Result<Uri, http::Error> {
         let Connector { target, options, .. } = &self.inner.connector;
         let scheme = if options.tls.is_some() { "https" } else { "http" };
-        let authority = self.inner.options.authority.clone();
-        let authority = authority.unwrap_or_else(|| target.authority());
+        let server_name = options.tls.as_ref().and_then(|tls| tls.server_name.as_deref());
+        let authority = match (&self.inner.options.authority, server_name) {
+            (Some(authority), _) => authority.clone(),
+            // The name of the certificate is the server's, whatever the way to it.
+            (None, Some(name)) => in_brackets(name),
+            (None, None) => target.authority(),
+        };
         Uri::builder().scheme(scheme).authority(authority).path_and_query(path).build()
     }
 
@@ -160,6 +170,12 @@ impl Channel {
         self.inner.slots.load().iter().for_each(|slot| slot.remove());
         self.inner.changed.send_replace(());
     }
+}
+
+/// The host of an authority, which may have a port.
+fn host_of(authority: &str) -> String {
+    let split = split_host_port(authority, authority);
+    split.map_or_else(|_| authority.to_owned(), |(host, _)| host)
 }
 
 impl Inner {

@@ -111,12 +111,16 @@ pub(crate) fn split_host_port(
     Ok((host.to_owned(), port.map(number).transpose()?))
 }
 
+/// A host as it stands in URLs: IPv6 addresses have brackets there.
+pub(super) fn in_brackets(host: &str) -> String {
+    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
+}
+
 impl Target {
     /// The value of `:authority` and `host` if nothing else is configured.
     pub fn authority(&self) -> String {
         match self {
-            Target::Host { host, port } if host.contains(':') => format!("[{host}]:{port}"),
-            Target::Host { host, port } => format!("{host}:{port}"),
+            Target::Host { host, port } => format!("{}:{port}", in_brackets(host)),
             Target::Unix(_) => "localhost".to_owned(),
         }
     }

@@ -58,10 +58,20 @@ pub(super) struct Trusted {
 
 /// The authorities in `source`.
 pub(super) fn authorities(source: &Pem, snapshot: &Snapshot) -> Result<Trusted, TlsError> {
-    let own = certificates(source, snapshot, "authority's certificate")?;
+    let mut own = certificates(source, snapshot, "authority's certificate")?;
     let mut roots = RootCertStore::empty();
-    for certificate in &own {
-        roots.add(certificate.clone()).map_err(|error| not_pem(source, &error))?;
+    let mut fault = None;
+    own.retain(|certificate| {
+        roots.add(certificate.clone()).map_err(|error| fault = Some(error)).is_ok()
+    });
+    match fault {
+        Some(error) if own.is_empty() => return Err(not_pem(source, &error)),
+        // Go leaves it out too: bundles of many authorities have such certificates.
+        Some(error) => tracing::warn!(
+            "{} has a certificate that is left out, as it cannot be read: {error}",
+            origin(source)
+        ),
+        None => {}
     }
     Ok(Trusted { roots, own })
 }

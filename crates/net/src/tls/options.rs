@@ -61,10 +61,11 @@ impl Default for TlsOptions {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientTlsOptions {
     pub common: TlsOptions,
-    /// No TLS, unless the endpoint says `https://`: the caller's to decide.
+    /// No TLS, unless the endpoint says `https://` or, over gRPC, there are `authorities`: the
+    /// caller's to decide.
     pub insecure: bool,
-    /// Takes any certificate of the server. The connection is encrypted, but the server may be an
-    /// impostor.
+    /// Takes a certificate of the server whatever its name, dates and signer, if its key and form
+    /// are known. The connection is encrypted, but the server may be an impostor.
     pub insecure_skip_verify: bool,
     /// The name to ask for and to verify instead of the endpoint's host.
     pub server_name_override: Option<String>,
@@ -198,7 +199,8 @@ impl ClientTlsOptions {
     /// Reads the section `tls` of a client: an exporter, a receiver that fetches, a token endpoint.
     pub fn read(fields: &mut Fields<'_>) -> ClientTlsOptions {
         let doc = "TLS of connections to the backend.";
-        let insecure = "Connect without TLS. An endpoint that starts with `https://` overrides it.";
+        let insecure = "Connect without TLS. An endpoint that starts with `https://` overrides it, \
+                        and over gRPC `ca_file` or `ca_pem` does.";
         fields.section_or_default("tls", doc, |fields| Self::read_section(fields, insecure))
     }
 
@@ -212,8 +214,8 @@ impl ClientTlsOptions {
 
     fn read_section(fields: &mut Fields<'_>, insecure: &str) -> ClientTlsOptions {
         let insecure = fields.boolean("insecure", false, insecure);
-        let doc = "Accept any certificate of the backend. The connection is encrypted, but the \
-                   backend may be an impostor.";
+        let doc = "Check neither the name nor the dates nor the signer of the backend's \
+                   certificate. The connection is encrypted, but the backend may be an impostor.";
         let insecure_skip_verify = fields.boolean("insecure_skip_verify", false, doc);
         let doc =
             "The name that the backend's certificate must have, instead of the endpoint's host.";

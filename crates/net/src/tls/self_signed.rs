@@ -71,7 +71,8 @@ pub(super) fn client_verifier(
     Ok(Arc::new(OrTrustedItself { webpki, own, algorithms }))
 }
 
-/// `insecure_skip_verify`: any certificate will do. That the peer has its key is still verified.
+/// `insecure_skip_verify`: name, dates and signer do not matter. That the peer has the key is still
+/// verified, for which webpki has to be able to read the certificate.
 #[derive(Debug)]
 pub(super) struct AnyServer {
     pub(super) algorithms: WebPkiSupportedAlgorithms,

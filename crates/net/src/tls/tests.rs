@@ -315,6 +315,26 @@ fn errors_name_the_file_and_what_is_wrong() {
     assert!(alone.err().expect("is refused").to_string().starts_with("cert_file: "));
 }
 
+/// Scenario: a bundle of authorities in which one certificate cannot be read, and one without any
+/// that can. Guarantee: the others are trusted, and only them; nothing to trust is an error.
+#[test]
+fn an_unreadable_authority_is_left_out_of_a_bundle() {
+    const UNREADABLE: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    let (authority, other) = (Authority::new(), Authority::new());
+    let trusting = |bundle: String| ClientTlsOptions {
+        common: TlsOptions { authorities: Some(inline(bundle)), ..TlsOptions::default() },
+        ..ClientTlsOptions::default()
+    };
+    let good = authority.0.pem();
+    for bundle in [format!("{UNREADABLE}{good}"), format!("{good}{UNREADABLE}")] {
+        let client = client(trusting(bundle));
+        assert!(handshake(&server(authority.identity(), None), &client).is_ok());
+        assert!(handshake(&server(other.identity(), None), &client).is_err());
+    }
+    let error = ClientTls::new(trusting(UNREADABLE.to_owned())).err().expect("is refused");
+    assert!(error.to_string().contains("is not valid PEM"), "{error}");
+}
+
 #[test]
 fn keys_in_the_configuration_are_not_shown() {
     let options = Authority::new().identity();
