@@ -13,13 +13,14 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-/// The head of a request in lower case, and its body.
+/// The requests, head and body.
 type Asked = Arc<Mutex<Vec<String>>>;
 
-/// An endpoint that answers with this status, content type and body, by the request.
-async fn endpoint(
-    answer: fn(&str) -> (&'static str, &'static str, &'static str),
-) -> (SocketAddr, Asked) {
+/// Status, content type and body.
+type Answer = (&'static str, &'static str, &'static str);
+
+/// An endpoint that answers by the request.
+async fn endpoint(answer: fn(&str) -> Answer) -> (SocketAddr, Asked) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let asked = Asked::default();
@@ -65,9 +66,9 @@ async fn token(client: &OAuth2Client) -> Result<String, String> {
 /// clients do, and from then on the first to be.
 #[tokio::test]
 async fn credentials_are_sent_in_the_form_after_any_failure() {
-    const TOKEN: (&str, &str, &str) =
+    const TOKEN: Answer =
         ("200 OK", "application/x-www-form-urlencoded", "access_token=t&token_type=bearer");
-    let failing: [fn(&str) -> (&'static str, &'static str, &'static str); 4] = [
+    let failing: [fn(&str) -> Answer; 4] = [
         |it| if it.ends_with("=hush") { TOKEN } else { ("401 Who", "text/plain", "") },
         |it| if it.ends_with("=hush") { TOKEN } else { ("403 No", "text/plain", "") },
         |it| if it.ends_with("=hush") { TOKEN } else { ("500 Oh", "text/plain", "") },
