@@ -77,7 +77,9 @@ pub(crate) const FAILED: (Reason, &str) =
     (Reason::Failed, "the backend failed over this data: look at its log");
 
 pub(crate) fn remedy(remedies: &Remedies, reason: Reason) -> &'static str {
-    remedies.iter().find(|(its, _)| *its == reason).map_or("", |(_, remedy)| remedy)
+    // No receiver has a reason that it does not list.
+    const UNLISTED: &str = "the text beside tells why";
+    remedies.iter().find(|(its, _)| *its == reason).map_or(UNLISTED, |(_, remedy)| remedy)
 }
 
 /// Why something was not accepted, and the text for the sender or the log.
@@ -140,5 +142,51 @@ impl Refusals {
 
     pub(crate) fn requests(&self, reason: Reason) -> &AtomicU64 {
         &self.requests[reason as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{fluentforward, netlog, otlp, prometheusremotewrite};
+
+    /// Guarantee: each reason has a remedy, but for those that a receiver never has.
+    #[test]
+    fn reasons_have_remedies() {
+        use Reason::*;
+        let tables: [(&str, &Remedies, &[Reason]); 4] = [
+            ("otlp", otlp::refusal::REMEDIES, &[CutOff]),
+            // It takes no ranges, and has an answer for what it gives up.
+            ("remote write", prometheusremotewrite::REMEDIES, &[Overlaps, CutOff]),
+            // The protocols have neither credentials nor encodings nor media types.
+            (
+                "logs over the network",
+                netlog::refused::REMEDIES,
+                &[Unauthenticated, Overlaps, UnsupportedEncoding, UnsupportedMediaType, BrokenOff],
+            ),
+            (
+                "forward",
+                fluentforward::refused::REMEDIES,
+                &[Overlaps, UnsupportedEncoding, UnsupportedMediaType, CutOff],
+            ),
+        ];
+        for (receiver, remedies, never) in tables {
+            for reason in Reason::ALL {
+                let listed = remedies.iter().filter(|(its, _)| *its == reason).count();
+                let expected = usize::from(!never.contains(&reason));
+                assert_eq!(listed, expected, "{receiver} {reason:?}");
+                assert!(!remedy(remedies, reason).is_empty(), "{receiver} {reason:?}");
+            }
+            let refusals = [
+                Refusal::overloaded("busy"),
+                Refusal::TooLarge { reason: String::new() },
+                Refusal::Invalid { reason: String::new() },
+                Refusal::Rejected { reason: String::new() },
+                Refusal::Failed { reason: String::new() },
+            ];
+            for refused in refusals.map(Refused::from) {
+                assert!(!never.contains(&refused.reason), "{receiver} {refused:?}");
+            }
+        }
     }
 }

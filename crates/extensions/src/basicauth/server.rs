@@ -19,7 +19,7 @@ use sluice_net::auth::server::{AuthError, ServerAuth};
 use sluice_net::reload::{Reloading, Snapshot};
 use subtle::ConstantTimeEq;
 use tokio::sync::{OnceCell, Semaphore};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant as Deadline, sleep, timeout_at};
 
 use super::ServerConfig;
 use crate::digest::{
@@ -28,7 +28,11 @@ use crate::digest::{
 
 /// bcrypt takes a core for tens of milliseconds a check. Guessed passwords must not take all cores.
 const CHECKS_AT_ONCE: usize = 1;
+/// No check begins later: its sender has given up. One that has begun is used.
 const CHECK_WAIT: Duration = Duration::from_secs(5);
+/// The line of a name is as long as checks fit into this part of the wait: senders with good
+/// passwords get an answer in time, among any number with wrong ones.
+const LINE_PART: u32 = 2;
 /// Refusals are sent at multiples of this many times the length of a check, which varies.
 const REFUSAL_CHECKS: u32 = 4;
 
@@ -87,13 +91,17 @@ impl Account {
         self.known.lock()[usize::from(is_right)].is_some_and(|known| known == *password)
     }
 
-    /// The verdict on a password, shared by all requests that wait for it.
-    fn verdict(&self, password: Sha256Digest) -> Arc<OnceCell<bool>> {
+    /// The verdict on a password, shared by all requests that wait for it. `None`: so many others
+    /// are waited for that this one would come too late.
+    fn verdict(&self, password: Sha256Digest, places: usize) -> Option<Arc<OnceCell<bool>>> {
         let mut waiting = self.waiting.lock();
         waiting.retain(|_, verdict| verdict.strong_count() > 0);
-        let verdict = waiting.get(&password).and_then(Weak::upgrade).unwrap_or_default();
+        if let Some(verdict) = waiting.get(&password).and_then(Weak::upgrade) {
+            return Some(verdict);
+        }
+        let verdict = (waiting.len() < places).then(Arc::<OnceCell<bool>>::default)?;
         waiting.insert(password, Arc::downgrade(&verdict));
-        verdict
+        Some(verdict)
     }
 }
 
@@ -111,6 +119,7 @@ impl Drop for Account {
 pub(super) struct BasicServer {
     users: Arc<Reloading<Users>>,
     checks: Arc<Semaphore>,
+    pub(super) check_wait: Duration,
 }
 
 impl ServerAuth for BasicServer {
@@ -134,7 +143,8 @@ impl BasicServer {
             Some(CREDENTIALS_RELOAD_INTERVAL),
             move |snapshot: &Snapshot| read_users(&config, snapshot),
         )?;
-        Ok(BasicServer { users, checks: Arc::new(Semaphore::new(CHECKS_AT_ONCE)) })
+        let checks = Arc::new(Semaphore::new(CHECKS_AT_ONCE));
+        Ok(BasicServer { users, checks, check_wait: CHECK_WAIT })
     }
 
     async fn check(&self, headers: &HeaderMap) -> Result<(), AuthError> {
@@ -166,20 +176,26 @@ impl BasicServer {
             Some(Password::Bcrypt(account)) => Arc::clone(account),
             _ => Account::of(user, None),
         };
-        let verdict = account.verdict(key);
-        let check = async {
-            let is_right = || self.is_right(&account, key, password, costliest);
-            match verdict.get_or_try_init(is_right).await? {
-                true => Ok(None),
-                false => self.check_takes(costliest).await.map(Some),
-            }
-        };
-        let checked = timeout(CHECK_WAIT, check).await.map_err(|_| AuthError::Busy)?;
-        let Some(takes) = checked? else { return Ok(()) };
+        let until = Deadline::from_std(arrived + self.check_wait);
+        let verdict = account.verdict(key, self.places(costliest)).ok_or(AuthError::Busy)?;
+        let is_right = || self.is_right(&account, key, password, costliest, until);
+        if *verdict.get_or_try_init(is_right).await? {
+            return Ok(());
+        }
+        // Its place in the line is free.
+        drop(verdict);
+        let takes = self.check_takes(costliest, until).await?;
         let (step, took) = (takes * REFUSAL_CHECKS, arrived.elapsed());
         let steps = took.div_duration_f64(step).ceil() as u32;
         sleep((step * steps).saturating_sub(took)).await;
         Err(AuthError::Wrong)
+    }
+
+    /// The passwords of one name that may wait at a time. Until a check was timed, all may.
+    fn places(&self, costliest: &Costliest) -> usize {
+        let line = self.check_wait / LINE_PART;
+        let places = |takes: &Duration| (line.as_micros() / takes.as_micros().max(1)) as usize;
+        costliest.takes.get().map_or(usize::MAX, places).max(1)
     }
 
     /// Takes the account's next turn, for as long as a check takes, checked or not.
@@ -189,18 +205,20 @@ impl BasicServer {
         key: Sha256Digest,
         password: &[u8],
         costliest: &Costliest,
+        until: Deadline,
     ) -> Result<bool, AuthError> {
-        let _turn = account.turn.lock().await;
+        let turn = timeout_at(until, account.turn.lock());
+        let _turn = turn.await.map_err(|_| AuthError::Busy)?;
         match &account.key.1 {
             // It may have been checked for a request that did not wait for it.
             _ if account.knows(&key, true) => Ok(true),
             Some(hash) if !account.knows(&key, false) => {
                 let account = Arc::clone(account);
                 let note = move |is_right| account.known.lock()[usize::from(is_right)] = Some(key);
-                Ok(self.verify(password, hash, note).await?.0)
+                Ok(self.verify(password, hash, note, until).await?.0)
             }
             _ => {
-                sleep(self.check_takes(costliest).await?).await;
+                sleep(self.check_takes(costliest, until).await?).await;
                 Ok(false)
             }
         }
@@ -209,8 +227,9 @@ impl BasicServer {
     async fn check_takes(
         &self,
         Costliest { hash, takes }: &Costliest,
+        until: Deadline,
     ) -> Result<Duration, AuthError> {
-        let measure = async || Ok(self.verify(b"any", hash, |_| ()).await?.1);
+        let measure = async || Ok(self.verify(b"any", hash, |_| (), until).await?.1);
         takes.get_or_try_init(measure).await.copied()
     }
 
@@ -220,8 +239,10 @@ impl BasicServer {
         password: &[u8],
         hash: &str,
         note: impl FnOnce(bool) + Send + 'static,
+        until: Deadline,
     ) -> Result<(bool, Duration), AuthError> {
-        let turn = Arc::clone(&self.checks).acquire_owned().await.map_err(|_| AuthError::Busy)?;
+        let turn = timeout_at(until, Arc::clone(&self.checks).acquire_owned());
+        let turn = turn.await.ok().and_then(Result::ok).ok_or(AuthError::Busy)?;
         let (hash, password) = (hash.to_owned(), password.to_vec());
         let verify = move || {
             let (_turn, began) = (turn, Instant::now());

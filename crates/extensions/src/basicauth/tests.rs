@@ -1,3 +1,5 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -131,6 +133,54 @@ async fn wrong_passwords_take_no_other_users_turn() {
     let (good, refused) = tokio::join!(authenticator.authenticate(&good), all());
     assert_eq!(good, Ok(()));
     assert_eq!(refused, vec![Err(AuthError::Wrong); 300]);
+}
+
+/// Scenario: wrong passwords of a user, and of a name without one, come faster than they can be
+/// checked, for longer than a request may wait. Guarantee: passwords are checked all the time, so
+/// that the right one is let in; those that would wait too long are told so at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_wrong_passwords_does_not_end_all_checks() {
+    const WAIT: Duration = Duration::from_millis(200);
+    let hash = bcrypt::hash("right", 8).expect("a hash");
+    let mut authenticator = server(format!("user:{hash}")).expect("good lines");
+    authenticator.check_wait = WAIT;
+    let authenticator = Arc::new(authenticator);
+    // The line is as long as checks take.
+    for name in ["user", "other"] {
+        let first = authenticator.authenticate(&basic_header(&format!("{name}:first"))).await;
+        assert_eq!(first, Err(AuthError::Wrong), "{name}");
+    }
+    let [wrong, busy, late] = [(); 3].map(|()| Arc::new(AtomicUsize::new(0)));
+    let counts = [Arc::clone(&wrong), Arc::clone(&busy), Arc::clone(&late)];
+    let flooded = Arc::clone(&authenticator);
+    let flood = tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(Duration::from_millis(2));
+        for number in 0.. {
+            ticks.tick().await;
+            for name in ["user", "other"] {
+                let (flooded, counts) = (Arc::clone(&flooded), counts.clone());
+                tokio::spawn(async move {
+                    let began = Instant::now();
+                    let headers = basic_header(&format!("{name}:{number}"));
+                    let is_wrong = flooded.authenticate(&headers).await == Err(AuthError::Wrong);
+                    counts[usize::from(!is_wrong)].fetch_add(1, Ordering::Relaxed);
+                    if !is_wrong && began.elapsed() > WAIT / 2 {
+                        counts[2].fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+        }
+    });
+    tokio::time::sleep(3 * WAIT).await;
+    let began = Instant::now();
+    let right = basic_header("user:right");
+    while authenticator.authenticate(&right).await.is_err() {
+        assert!(began.elapsed() < Duration::from_secs(30), "it is never checked");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    flood.abort();
+    let [wrong, busy, late] = [wrong, busy, late].map(|it| it.load(Ordering::Relaxed));
+    assert!(wrong > 0 && late * 10 <= busy, "{wrong} wrong, {busy} busy, {late} of these late");
 }
 
 /// Scenario: users are added to the file, then one of them has another password. Guarantee: after

@@ -39,8 +39,8 @@ struct State {
     failure: Option<(Instant, CredentialsError)>,
     /// The last one; a task of its own drives it, since requests that ask are cut off sooner.
     fetch: Option<Shared<BoxFuture<'static, Fetched>>>,
-    /// The endpoint took the credentials in the form, not in a header.
-    credentials_in_form: bool,
+    /// Whether the endpoint took the credentials in the form, not in a header. `None`: neither yet.
+    credentials_in_form: Option<bool>,
 }
 
 struct Token {
@@ -138,17 +138,24 @@ impl Endpoint {
 
     async fn fetch(&self) -> Result<Token, CredentialsError> {
         let [id, secret] = self.client.get()?;
-        let in_form = self.state.lock().credentials_in_form;
+        let known = self.state.lock().credentials_in_form;
+        let in_form = known.unwrap_or(false);
         let answer = self.ask(&id, &secret, in_form).await?;
-        // RFC 6749 wants the header to be understood; many endpoints only read the form.
-        if matches!(answer.status, StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED) {
+        let (mut token, mut taken) = (self.token(&answer, &id, &secret), in_form);
+        // RFC 6749 wants the header to be understood; many endpoints only read the form, and some
+        // of these fail in another way than they should.
+        let is_refused =
+            matches!(answer.status, StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED);
+        if token.is_err() && (is_refused || known.is_none()) {
             let other = self.ask(&id, &secret, !in_form).await?;
             if other.status.is_success() {
-                self.state.lock().credentials_in_form = !in_form;
-                return self.token(&other, &id, &secret);
+                (token, taken) = (self.token(&other, &id, &secret), !in_form);
             }
         }
-        self.token(&answer, &id, &secret)
+        if token.is_ok() {
+            self.state.lock().credentials_in_form = Some(taken);
+        }
+        token
     }
 
     async fn ask(&self, id: &str, secret: &str, in_form: bool) -> Result<Answer, CredentialsError> {
@@ -200,7 +207,7 @@ impl Endpoint {
             let reason = format!("the token endpoint answered {code}: {text}");
             return Err(CredentialsError { reason, is_temporary });
         }
-        let granted = Granted::read(&answer.body)?;
+        let granted = Granted::read(answer.headers.get(CONTENT_TYPE), &answer.body)?;
         let now = Instant::now();
         Ok(Token {
             header: granted.header,

@@ -1,6 +1,8 @@
 //! `oauth2client`: client credentials (RFC 6749, section 4.4). A token is kept until it ends.
 
 mod client;
+#[cfg(test)]
+mod tests;
 mod token;
 
 use std::time::Duration;

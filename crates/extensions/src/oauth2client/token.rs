@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::HeaderValue;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use sluice_net::auth::client::CredentialsError;
@@ -20,14 +20,24 @@ pub struct Granted {
 }
 
 impl Granted {
-    /// Reads the body of a successful answer.
-    pub fn read(body: &[u8]) -> Result<Granted, CredentialsError> {
+    /// Reads the body of a successful answer: JSON, or a form where its type says so.
+    pub fn read(
+        content_type: Option<&HeaderValue>,
+        body: &[u8],
+    ) -> Result<Granted, CredentialsError> {
         let unusable =
             |what| CredentialsError::unavailable(format!("the token endpoint's answer {what}"));
         if body.len() > ANSWER_BYTES {
             return Err(unusable("is longer than 64 KiB"));
         }
-        let answer: Answer = serde_json::from_slice(body).map_err(|_| unusable("is not JSON"))?;
+        let answer = match (content_type.and_then(media_type).as_deref(), body) {
+            (Some("application/x-www-form-urlencoded"), form) => Answer::of_form(form),
+            (media_type, body) => match serde_json::from_slice(body) {
+                Ok(answer) => answer,
+                Err(_) if media_type == Some("text/plain") => Answer::of_form(body),
+                Err(_) => return Err(unusable("is not JSON")),
+            },
+        };
         let token = answer.access_token.text().filter(|token| !token.is_empty());
         let token = token.ok_or_else(|| unusable("has no access_token"))?;
         let scheme = match answer.token_type.text() {
@@ -45,7 +55,7 @@ impl Granted {
 /// The largest tokens in use have some ten kilobytes.
 const ANSWER_BYTES: usize = 64 * 1024;
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Answer {
     #[serde(default)]
     access_token: Scalar,
@@ -53,6 +63,26 @@ struct Answer {
     token_type: Scalar,
     #[serde(default)]
     expires_in: Scalar,
+}
+
+impl Answer {
+    /// The first field of a name counts.
+    fn of_form(form: &[u8]) -> Answer {
+        let mut answer = Answer::default();
+        for pair in form.trim_ascii().split(|byte| *byte == b'&') {
+            let mut parts = pair.splitn(2, |byte| *byte == b'=');
+            let field = match parts.next() {
+                Some(b"access_token") => &mut answer.access_token,
+                Some(b"token_type") => &mut answer.token_type,
+                Some(b"expires_in") => &mut answer.expires_in,
+                _ => continue,
+            };
+            if matches!(field, Scalar::None) {
+                *field = Scalar::Text(decode(parts.next().unwrap_or_default()));
+            }
+        }
+        answer
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -100,9 +130,47 @@ pub(super) fn encode(text: &str) -> String {
     utf8_percent_encode(text, CHANGED).to_string().replace(' ', "+")
 }
 
+fn decode(value: &[u8]) -> String {
+    let spaced: Vec<u8> = value.iter().map(|it| if *it == b'+' { b' ' } else { *it }).collect();
+    percent_decode(&spaced).decode_utf8_lossy().into_owned()
+}
+
+/// In lower case, without parameters.
+fn media_type(content_type: &HeaderValue) -> Option<String> {
+    let media_type = content_type.to_str().ok()?.split(';').next()?;
+    Some(media_type.trim().to_ascii_lowercase())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Scenario: endpoints answer with JSON, or with a form. Guarantee: both are read, by the type
+    /// of the answer; a text may be either.
+    #[test]
+    fn forms_are_read_where_the_type_says_so() {
+        const FORM: &str = "scope=a&access_token=t%2F1+%3D&token_type=bearer&expires_in=60\n";
+        const JSON: &str = r#"{"access_token":"t/1 =","token_type":"bearer","expires_in":60}"#;
+        for (content_type, body, is_read) in [
+            ("application/x-www-form-urlencoded", FORM, true),
+            ("Application/X-WWW-Form-Urlencoded; charset=utf-8", FORM, true),
+            ("text/plain; charset=utf-8", FORM, true),
+            ("text/plain", JSON, true),
+            ("application/json", JSON, true),
+            ("", JSON, true),
+            ("application/json", FORM, false),
+            ("text/html", FORM, false),
+            ("application/x-www-form-urlencoded", JSON, false),
+            ("text/plain", "token_type=bearer", false),
+        ] {
+            let content_type = HeaderValue::from_static(content_type);
+            let granted = Granted::read(Some(&content_type), body.as_bytes());
+            let granted = granted.ok().map(|it| (it.header.as_bytes().to_vec(), it.lives));
+            let expected = is_read.then(|| (b"Bearer t/1 =".to_vec(), Duration::from_secs(60)));
+            let expected = expected.map(|(header, lives)| (header, Some(lives)));
+            assert_eq!(granted, expected, "{content_type:?} {body}");
+        }
+    }
 
     /// Scenario: secrets with every special character. Guarantee: they survive the form.
     #[test]
@@ -116,7 +184,7 @@ mod tests {
     fn long_answers_are_refused() {
         let grant = |len: usize| {
             let answer = br#"{"access_token":"t","expires_in":"60","token_type":7,"x":[{"a":0}]}"#;
-            Granted::read(&[&answer[..], &vec![b' '; len - answer.len()]].concat())
+            Granted::read(None, &[&answer[..], &vec![b' '; len - answer.len()]].concat())
         };
         let granted = grant(ANSWER_BYTES).expect("is read");
         assert_eq!(

@@ -23,6 +23,8 @@ pub(super) struct Activity {
     pub(super) read_bytes: AtomicU64,
     /// Requests in flight that wait, or whose bodies make no progress.
     idle: AtomicUsize,
+    /// The last write found no room: the peer does not read.
+    is_write_blocked: AtomicBool,
     charges: StreamCharges,
     /// Bytes of headers that were read and not asked for yet.
     header_bytes: AtomicUsize,
@@ -61,6 +63,7 @@ impl Activity {
             served: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
             idle: AtomicUsize::new(0),
+            is_write_blocked: AtomicBool::new(false),
             charges: StreamCharges::new(budget),
             header_bytes: AtomicUsize::new(0),
             must_end: AtomicBool::new(false),
@@ -97,9 +100,24 @@ impl Activity {
             self.times.lock().standing = Standing::Stalled;
             return None;
         }
+        Some(self.note_idle())
+    }
+
+    /// A request is no progress of its connection, until this is dropped: no handler has begun with
+    /// it, or its body makes none.
+    pub(super) fn note_idle(self: &Arc<Self>) -> Counted {
         self.idle.fetch_add(1, Ordering::Relaxed);
         let undo = |it: &Activity| _ = it.idle.fetch_sub(1, Ordering::Relaxed);
-        Some(Counted { activity: Arc::clone(self), undo })
+        Counted { activity: Arc::clone(self), undo }
+    }
+
+    pub(super) fn set_write_blocked(&self, is_blocked: bool) {
+        self.is_write_blocked.store(is_blocked, Ordering::Relaxed);
+    }
+
+    /// Nothing can be told to the peer now.
+    pub(super) fn is_write_blocked(&self) -> bool {
+        self.is_write_blocked.load(Ordering::Relaxed)
     }
 
     /// See [`ConnectionBudget::is_short`].
@@ -154,8 +172,8 @@ impl Activity {
     }
 
     /// Time since a request was last accepted. `None`: a request in flight makes progress. Waiting
-    /// for admission is not progress. Refusals do not count: a peer could make use of them to stay
-    /// while better ones have to go.
+    /// for admission is not progress, nor is waiting behind an answer that the peer does not read.
+    /// Refusals do not count: a peer could make use of them to stay while better ones have to go.
     pub(super) fn useless_for(&self, now: Instant) -> Option<Duration> {
         if self.entry.in_flight() > self.idle.load(Ordering::Relaxed) {
             return None;
@@ -336,6 +354,18 @@ mod tests {
         assert!(useful_for.is_some() && idle_for > useful_for, "{idle_for:?}, {useful_for:?}");
         drop(waiting);
         assert_eq!(useless_for(Instant::now()), [None, None], "both are being read");
+    }
+
+    /// Scenario: requests wait behind answers that their peer does not read. Guarantee: they do not
+    /// protect a connection, until a handler begins with one of them.
+    #[test]
+    fn requests_that_no_handler_has_begun_are_no_use() {
+        let activity = activity();
+        let _in_flight = activity.begin(0);
+        let unbegun = activity.note_idle();
+        assert!(activity.useless_for(Instant::now()).is_some());
+        drop(unbegun);
+        assert_eq!(activity.useless_for(Instant::now()), None);
     }
 
     /// Guarantee: requests that make no progress do not protect a connection, and while there is no

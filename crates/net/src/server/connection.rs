@@ -219,6 +219,10 @@ async fn drive<H: Handler>(
             }
             () = evicted.as_mut(), if !was_closing => {
                 ServerCounters::count(&counters.evicted);
+                if activity.is_write_blocked() {
+                    // No goodbye would reach the peer, and its place is needed.
+                    return;
+                }
                 schedule.close(Some(options.evicted_after));
                 None
             }
@@ -265,12 +269,15 @@ fn answering<H: Handler>(
         let is_pipelined =
             read_before.swap(read_bytes, Ordering::Relaxed) == read_bytes && !is_http2;
         let (context, known) = (Arc::clone(&context), Arc::clone(&known));
+        // HTTP/1: hyper lets it wait until the peer has read the answers before it.
+        let unbegun = activity.note_idle();
         Box::pin(async move {
             if is_pipelined {
                 // Hundreds of requests fit into one read: another connection is let in first.
                 context.serving.resources.scheduler.let_another_in();
                 yield_now().await;
             }
+            drop(unbegun);
             let response = context.handler.0.handle(&known, request).await;
             in_flight.answered(is_accepted(&response));
             if context.serving.resources.scheduler.holds_answers() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
-    ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
+    ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
 };
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
@@ -23,11 +23,14 @@ pub struct Cors {
     always: HeaderMap,
     /// Further headers of answers to preflight requests.
     preflight: HeaderMap,
+    /// Requests may have any header: they are told those that they ask for. Browsers take `*` for
+    /// the name of a header, since credentials are allowed.
+    allows_any_header: bool,
 }
 
 impl Cors {
     /// `origins`: `https://*.example.com` and the like, `*` for all. `headers`: those that requests
-    /// may have beyond the usual.
+    /// may have beyond the usual, `*` for all.
     pub fn new(
         origins: Vec<String>,
         headers: &[String],
@@ -38,8 +41,9 @@ impl Cors {
             HeaderValue::from_str(&text)
                 .map_err(|_| format!("`{text}` cannot be an HTTP header value"))
         };
-        let allowed: Vec<&str> =
-            ALWAYS_ALLOWED.into_iter().chain(headers.iter().map(String::as_str)).collect();
+        let more = headers.iter().map(String::as_str).filter(|name| *name != "*");
+        let allowed: Vec<&str> = ALWAYS_ALLOWED.into_iter().chain(more).collect();
+        let allows_any_header = headers.iter().any(|name| name == "*");
         let (mut always, mut preflight) = (HeaderMap::new(), HeaderMap::new());
         always.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
         if origins.iter().any(|origin| origin == "*") {
@@ -55,7 +59,7 @@ impl Cors {
             preflight.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from(age.as_secs()));
         }
         let origins = origins.into_iter().map(|origin| origin.to_ascii_lowercase()).collect();
-        Ok(Cors { origins, always, preflight })
+        Ok(Cors { origins, always, preflight, allows_any_header })
     }
 
     /// The answer to a preflight request. `None` if the request is none.
@@ -65,8 +69,15 @@ impl Cors {
         }
         let mut response = Response::new(ReplyBody::default());
         *response.status_mut() = StatusCode::NO_CONTENT;
-        if self.apply(headers.get(ORIGIN), response.headers_mut()) {
-            response.headers_mut().extend(self.preflight.clone());
+        let answer = response.headers_mut();
+        if self.apply(headers.get(ORIGIN), answer) {
+            answer.extend(self.preflight.clone());
+            if self.allows_any_header {
+                answer.append(VARY, HeaderValue::from_static("Access-Control-Request-Headers"));
+                for names in headers.get_all(ACCESS_CONTROL_REQUEST_HEADERS) {
+                    answer.append(ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
+                }
+            }
         }
         Some(response)
     }
@@ -154,5 +165,24 @@ mod tests {
         assert_eq!(response.headers()[ACCESS_CONTROL_MAX_AGE], "600");
         let allowed = response.headers()[ACCESS_CONTROL_ALLOW_HEADERS].to_str().expect("is text");
         assert!(allowed.contains("Content-Type") && allowed.contains("X-Tenant"));
+    }
+
+    /// Scenario: `allowed_headers: ["*"]`. Guarantee: pages may have the headers that they ask for.
+    /// Browsers take a literal `*` for a name, because credentials are allowed.
+    #[test]
+    fn any_header_is_allowed_by_its_name() {
+        let cors = Cors::new(vec!["*".to_owned()], &["*".to_owned()], &[], None).expect("is valid");
+        let mut headers = HeaderMap::new();
+        headers.insert(ORIGIN, HeaderValue::from_static("http://localhost:3000"));
+        headers.insert(ACCESS_CONTROL_REQUEST_METHOD, HeaderValue::from_static("POST"));
+        for names in ["x-tenant", "x-tenant,x-region"] {
+            headers.insert(ACCESS_CONTROL_REQUEST_HEADERS, HeaderValue::from_static(names));
+            let response = cors.preflight(&Method::OPTIONS, &headers).expect("is a preflight");
+            let allowed = response.headers().get_all(ACCESS_CONTROL_ALLOW_HEADERS).iter();
+            let allowed: Vec<_> = allowed.filter_map(|value| value.to_str().ok()).collect();
+            assert!(allowed.contains(&names) && !allowed.concat().contains('*'), "{allowed:?}");
+            let varies = response.headers().get_all(VARY).iter();
+            assert!(varies.into_iter().any(|it| it == "Access-Control-Request-Headers"));
+        }
     }
 }

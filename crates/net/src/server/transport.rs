@@ -69,6 +69,7 @@ impl ScheduledSocket {
         write: impl FnOnce(Pin<&mut Socket>, &mut Context<'_>) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
         let poll = write(Pin::new(&mut self.socket), context);
+        self.activity.set_write_blocked(poll.is_pending());
         if poll.is_ready() {
             self.write_stall = None;
             return poll;

@@ -7,7 +7,7 @@ mod counters;
 mod metadata;
 mod reading;
 mod records;
-mod refused;
+pub(crate) mod refused;
 #[cfg(test)]
 mod tests;
 

@@ -18,6 +18,7 @@ use sluice_otlp::{Encoding, NESTING_LIMIT};
 
 use super::metadata::Metadata;
 use super::refused::{Refused, too_large};
+use crate::fitted::fitted;
 
 const TAG: &str = "fluent.tag";
 /// The depth of a body as a message, counted from the request; of an attribute's value; and of the
@@ -234,7 +235,7 @@ impl<'p> Records<'p> {
             write_varint(&mut request, (resource.len() + head.len() + scope.len()) as u64);
             [resource, &head, scope].into_iter().for_each(|part| request.extend_from_slice(part));
         }
-        Ok(request.into())
+        Ok(fitted(request))
     }
 }
 
@@ -248,10 +249,7 @@ fn framed(mut out: Vec<u8>) -> Bytes {
     heads.extend_from_slice(&scope);
     let start = HEADS_BYTES - heads.len();
     out[start..HEADS_BYTES].copy_from_slice(&heads);
-    if out.capacity() - out.len() > out.len() / 4 {
-        out.shrink_to_fit();
-    }
-    Bytes::from(out).slice(start..)
+    fitted(out).slice(start..)
 }
 
 /// Writes records. Their bytes have room.

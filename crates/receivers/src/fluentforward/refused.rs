@@ -10,7 +10,7 @@ use crate::refused::{FAILED, REJECTED, Remedies};
 pub(super) use crate::refused::{Reason, Refused};
 
 /// The reasons of this receiver.
-pub(super) const REMEDIES: &Remedies = {
+pub(crate) const REMEDIES: &Remedies = {
     use Reason::*;
     &[
         (Unauthenticated, "give the senders the shared key, user and password of `security`"),

@@ -18,7 +18,7 @@ mod decoding;
 mod intake;
 mod kernel;
 mod records;
-mod refused;
+pub(crate) mod refused;
 mod tcp;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -22,6 +22,7 @@ use sluice_tail::Charset;
 use super::attributes::Attributes;
 use super::counters::Counters;
 use super::cutter::with_own_length;
+use crate::fitted::fitted;
 use crate::splitting::decoded;
 
 /// Failures of operators are told at most this often; all of them are counted.
@@ -232,8 +233,5 @@ impl Records {
 fn made(records: &[Record]) -> Made {
     let mut out = Vec::new();
     let items = if records.is_empty() { 0 } else { encode(records, &mut out).items };
-    if out.capacity() > out.len() * 2 {
-        out.shrink_to_fit();
-    }
-    Made { payload: out.into(), items }
+    Made { payload: fitted(out), items }
 }

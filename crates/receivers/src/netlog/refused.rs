@@ -6,7 +6,7 @@ use crate::refused::{FAILED, REJECTED, Remedies};
 pub(super) use crate::refused::{Reason, Refused};
 
 /// The reasons of these receivers.
-pub(super) const REMEDIES: &Remedies = {
+pub(crate) const REMEDIES: &Remedies = {
     use Reason::*;
     &[
         (Unrouted, "add the receiver to a pipeline of logs"),

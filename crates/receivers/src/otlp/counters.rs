@@ -67,7 +67,7 @@ pub(crate) struct About {
     pub unknown: &'static str,
 }
 
-pub(super) const OTLP: About = About {
+pub(super) static OTLP: About = About {
     cells: &{
         let mut cells = [(Transport::Grpc, Signal::Traces); 6];
         let mut index = 0;
@@ -107,8 +107,9 @@ impl Counters {
         Counters { about, cells, untold, untold_unknown, unknown_requests, connections }
     }
 
-    pub(crate) fn is_of(&self, about: &About) -> bool {
-        self.about.unknown == about.unknown
+    /// Kinds are told apart by their place: each has one static of its own.
+    pub(crate) fn is_of(&self, about: &'static About) -> bool {
+        std::ptr::eq(self.about, about)
     }
 
     pub fn of(&self, signal: Signal, transport: Transport) -> &SignalCounters {
@@ -145,5 +146,26 @@ impl Counters {
 
     pub fn connections(&self, transport: Transport) -> &Arc<ServerCounters> {
         &self.connections[transport as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scenario: two kinds of receivers with the same cells and words. Guarantee: the counters of
+    /// one are not taken for those of the other.
+    #[test]
+    fn kinds_are_not_told_apart_by_their_words() {
+        static OTHER: About = About {
+            cells: &[],
+            transports: &[],
+            remedies: &[],
+            unknown: "refuses requests that are no OTLP requests: look at the senders' endpoint \
+                      and protocol",
+        };
+        assert_eq!(OTHER.unknown, OTLP.unknown);
+        assert!(Counters::default().is_of(&OTLP) && Counters::of_kind(&OTHER).is_of(&OTHER));
+        assert!(!Counters::default().is_of(&OTHER) && !Counters::of_kind(&OTHER).is_of(&OTLP));
     }
 }

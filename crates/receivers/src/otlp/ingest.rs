@@ -145,7 +145,9 @@ impl Ingest {
                 let metadata = sender.metadata(&head, keys, &mut permit)?;
                 let limit_bytes = self.config.limit_bytes;
                 let work = Work::new(&*route, signal, form, packing, bytes, limit_bytes);
-                let ranges = ranges_of(&head.headers);
+                // Of OTLP alone: no document of another protocol knows the header.
+                let is_otlp = matches!(form, Form::Otlp(_));
+                let ranges = ranges_of(&head.headers).filter(|_| is_otlp);
                 ranges.iter().try_for_each(|it| permit.grow(it.memory_bytes()))?;
                 Ok(ReadRequest { route, metadata, ranges, work, permit })
             };

@@ -13,6 +13,7 @@ use sluice_prometheus::inward::{self, Memory, READING_FACTOR, Read, ReadError};
 
 use super::ingest::{Form, Format, Told};
 use super::refusal::{Refused, RefusedReason};
+use crate::fitted::fitted;
 use crate::large_work::{LargeWork, Turn};
 
 /// Larger bodies take milliseconds: they are inspected beside the threads that serve connections.
@@ -211,7 +212,7 @@ impl Work {
                 let read = self.translate_remote(version, &plain, memory, &mut ledger)?;
                 let Read { request, written, invalid, reason } = read;
                 told = Some(Box::new(Told { written, invalid, reason }));
-                Bytes::from(request)
+                fitted(request)
             }
         };
         match self.count(&protobuf) {
@@ -280,7 +281,7 @@ impl Work {
     fn translate_json(&self, json: &[u8], ledger: &mut Ledger<'_>) -> Result<Bytes, Stop> {
         self.translate(json.len(), 0, ledger, |at_most| {
             match sluice_otlp::json::from_json(self.signal, json, at_most) {
-                Ok(protobuf) => Ok(Some(Bytes::from(protobuf))),
+                Ok(protobuf) => Ok(Some(fitted(protobuf))),
                 Err(error) if error.is_too_large() => Ok(None),
                 Err(error) => Err(Refused::invalid(error.to_string())),
             }
@@ -348,6 +349,7 @@ mod tests {
     use futures_util::FutureExt as _;
     use sluice_flow::Refusal;
     use sluice_flow::source::MemoryPool;
+    use sluice_otlp::wire::write_len_field;
 
     use super::*;
 
@@ -361,15 +363,47 @@ mod tests {
         fn give_back(&self, _: usize) {}
     }
 
-    /// A body of empty resources.
-    async fn inspect(inspector: &Inspector, len_bytes: usize) -> Option<Turn> {
-        let body = Bytes::from([0x0a, 0].repeat(len_bytes / 2));
-        let (signal, form) = (Signal::Logs, Form::Otlp(Format::Protobuf));
-        let (packing, limit_bytes) = (Packing::Known(Encoding::Identity), body.len());
+    async fn inspect_as(
+        inspector: &Inspector,
+        (signal, form): (Signal, Form),
+        body: Bytes,
+    ) -> (Inspected, Permit, Option<Turn>) {
+        let packing = Packing::Known(Encoding::Identity);
+        let limit_bytes = 4 << 20;
         let work = Work { signal, form, packing, body, limit_bytes, kept: None, claimed: None };
         let permit = Permit::take(Arc::new(Endless), limit_bytes).expect("there is memory");
         let inspected = inspector.inspect(work, permit).await;
-        inspected.unwrap_or_else(|refused| panic!("{refused:?}")).2
+        inspected.unwrap_or_else(|refused| panic!("{refused:?}"))
+    }
+
+    /// A body of empty resources.
+    async fn inspect(inspector: &Inspector, len_bytes: usize) -> Option<Turn> {
+        let body = Bytes::from([0x0a, 0].repeat(len_bytes / 2));
+        inspect_as(inspector, (Signal::Logs, Form::Otlp(Format::Protobuf)), body).await.2
+    }
+
+    /// Scenario: JSON with much blank space, and remote write. Guarantee: a payload occupies little
+    /// more than its length, which is what it is charged while it is kept.
+    #[tokio::test]
+    async fn a_translated_payload_keeps_no_room_that_is_not_charged() {
+        let json = r#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"severityNumber":9}]}]}]}"#;
+        let blanks = Bytes::from(json.to_owned() + &" ".repeat(1 << 20));
+        let (mut label, mut series, mut metric) = (Vec::new(), Vec::new(), Vec::new());
+        write_len_field(&mut label, 1, b"__name__");
+        write_len_field(&mut label, 2, b"up");
+        write_len_field(&mut series, 1, &label);
+        write_len_field(&mut series, 2, &[0x10, 5]);
+        (0..70).for_each(|_| write_len_field(&mut metric, 1, &series));
+        for (of, body) in [
+            ((Signal::Logs, Form::Otlp(Format::Json)), blanks),
+            ((Signal::Metrics, Form::RemoteWrite(Version::V1)), metric.into()),
+        ] {
+            let (inspected, _permit, _) = inspect_as(&Inspector::new(), of, body).await;
+            assert!(inspected.items > 0, "{of:?}");
+            let bytes = inspected.payload.bytes;
+            let (len, capacity) = (bytes.len(), Vec::from(bytes).capacity());
+            assert!(capacity <= len + len / 8, "{of:?}: {capacity} for {len}");
+        }
     }
 
     /// Guarantee: as many large requests as there are threads are on their way from inspection to

@@ -11,6 +11,7 @@ use super::admitted::Admitted;
 use super::ingest::Ingest;
 use super::refusal::Refused;
 use super::waiting::{Body, Waits};
+use crate::fitted::fitted;
 
 /// Memory that is admitted at first for a body that does not tell its length.
 const STEP_BYTES: usize = 64 << 10;
@@ -73,8 +74,7 @@ impl Ingest {
             bytes.reserve_exact(admitted.permit.bytes() - bytes.len());
             bytes.extend_from_slice(&chunk);
         }
-        bytes.shrink_to_fit();
-        Ok((Bytes::from(bytes), admitted.permit))
+        Ok((fitted(bytes), admitted.permit))
     }
 
     async fn admit<'a>(

@@ -19,7 +19,7 @@ pub use crate::refused::{Reason as RefusedReason, Refused};
 const BUSY_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The reasons of this receiver: whose fault it is, and the remedy.
-pub(super) const REMEDIES: &Remedies = {
+pub(crate) const REMEDIES: &Remedies = {
     use RefusedReason::*;
     &[
         (

@@ -15,6 +15,7 @@ use super::budget::{SeriesBudget, Share};
 use super::failure::{Failure, Reason, Refused};
 use super::fetch::Fetched;
 use super::settings;
+use crate::fitted::fitted;
 
 /// Memory of a series beside the bytes that it has on the page, about.
 const SERIES_BYTES: usize = 512;
@@ -170,6 +171,6 @@ impl Known {
         self.request_bytes = bytes.len();
         admitted.permit.grow_to(bytes.len())?;
         admitted.permit.shrink_to(bytes.len());
-        Ok(Made { payload: bytes.into(), items, admitted, counts, page_bytes, failure })
+        Ok(Made { payload: fitted(bytes), items, admitted, counts, page_bytes, failure })
     }
 }

@@ -19,6 +19,7 @@ use super::fetch::{Fetched, Fetcher};
 use super::page::{About, Known, Made};
 use super::schedule::{Schedule, Tick, millis, now_wall};
 use super::settings;
+use crate::fitted::fitted;
 use crate::large_work::LargeWork;
 
 /// A longer body is inflated and read on a thread of its own.
@@ -256,7 +257,7 @@ impl Kept {
             Ok((request, admitted)) => {
                 let stop = CancellationToken::new();
                 stop.cancel();
-                common.submit(request.bytes.into(), request.items, admitted, &stop).await;
+                common.submit(fitted(request.bytes), request.items, admitted, &stop).await;
             }
             Err(refused) => common.counters.refuse(&common.receiver, 0, &refused),
         }

@@ -27,7 +27,7 @@ use crate::receiver::{
     BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverError, ReceiverKind,
     StartedReceiver,
 };
-use crate::refused::{FAILED, REJECTED};
+use crate::refused::{FAILED, REJECTED, Remedies};
 use config::RemoteWriteConfig;
 use handler::RemoteWriteHandler;
 
@@ -46,39 +46,39 @@ pub(crate) const KIND: ReceiverKind = ReceiverKind::new(
 const METRICS: Table<Counters> =
     Table { title: "Receiver prometheusremotewrite", ..metrics::METRICS };
 
-const ABOUT: About = About {
+/// The reasons of this receiver.
+pub(crate) const REMEDIES: &Remedies = {
+    use RefusedReason::*;
+    &[
+        (
+            Unauthenticated,
+            "give the senders credentials that `auth.authenticator` of the receiver accepts",
+        ),
+        (Unrouted, "add the receiver to a pipeline of metrics, or do not send it here"),
+        (
+            Overloaded,
+            "senders come back; if it lasts, mend the backend or raise the limit that is named",
+        ),
+        (TooLarge, "send smaller requests, or raise `max_request_body_size`"),
+        (NeverFits, "send smaller requests, or raise the memory limit"),
+        (Invalid, "mend the senders: what they send is no valid remote write"),
+        REJECTED,
+        FAILED,
+        (UnsupportedEncoding, "let the senders use snappy, as remote write has it, or zstd"),
+        (
+            UnsupportedMediaType,
+            "let the senders send `prometheus.WriteRequest` or \
+             `io.prometheus.write.v2.Request`",
+        ),
+        (TooSlow, "the network or the senders are slow; if they have to be, raise `read_timeout`"),
+        (BrokenOff, "the senders ended the request: their time limit may be too short"),
+    ]
+};
+
+static ABOUT: About = About {
     cells: &[(Transport::Http, Signal::Metrics)],
     transports: &[Transport::Http],
-    remedies: {
-        use RefusedReason::*;
-        &[
-            (
-                Unauthenticated,
-                "give the senders credentials that `auth.authenticator` of the receiver accepts",
-            ),
-            (Unrouted, "add the receiver to a pipeline of metrics, or do not send it here"),
-            (
-                Overloaded,
-                "senders come back; if it lasts, mend the backend or raise the limit that is named",
-            ),
-            (TooLarge, "send smaller requests, or raise `max_request_body_size`"),
-            (NeverFits, "send smaller requests, or raise the memory limit"),
-            (Invalid, "mend the senders: what they send is no valid remote write"),
-            REJECTED,
-            FAILED,
-            (UnsupportedEncoding, "let the senders use snappy, as remote write has it, or zstd"),
-            (
-                UnsupportedMediaType,
-                "let the senders send `prometheus.WriteRequest` or \
-                 `io.prometheus.write.v2.Request`",
-            ),
-            (
-                TooSlow,
-                "the network or the senders are slow; if they have to be, raise `read_timeout`",
-            ),
-            (BrokenOff, "the senders ended the request: their time limit may be too short"),
-        ]
-    },
+    remedies: REMEDIES,
     unknown: "refuses requests that are no remote write: the path is /api/v1/write",
 };
 

@@ -91,6 +91,7 @@ impl IngressRoute for Shared {
 
     fn submit(self: Arc<Self>, request: Request, permit: Permit) -> Result<Receipt, Refusal> {
         assert!(permit.bytes() >= request.payload.bytes.len());
+        assert!(request.ranges.is_none(), "remote write has none");
         self.0.taken.lock().push((request.items, request.payload.bytes));
         Ok(Receipt::default())
     }
@@ -191,6 +192,18 @@ async fn both_versions_and_their_compressions_are_taken() {
     }
     receiver.shutdown().await;
     assert_eq!(intake.held.load(Ordering::SeqCst), 0);
+}
+
+/// Scenario: a request has the header by which a Sluice names over OTLP what it may send twice.
+/// Guarantee: it is taken as without: no document of remote write knows the header.
+#[tokio::test]
+async fn ranges_are_none_of_remote_write() {
+    let intake = Intake::new(1 << 20);
+    let receiver = start(&intake, "").await;
+    let head = format!("{V1}\r\nsluice-range: 1;00000000000000000000000000000001:9+4");
+    let answer = post(&*receiver, &head, &v1(&[("__name__", "up")])).await;
+    assert!(answer.starts_with("http/1.1 204"), "{answer}");
+    assert_eq!(intake.taken.lock().len(), 1);
 }
 
 #[tokio::test]

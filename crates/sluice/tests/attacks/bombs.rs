@@ -4,7 +4,9 @@ use bytes::Bytes;
 use sluice_net::compress;
 use sluice_otlp::{Encoding, Signal};
 
-use crate::peers::{begin, connect, log_of, post, post_for_ever, post_head, prefix, status};
+use crate::peers::{
+    begin, connect, log_of, post, post_for_ever, post_head, post_so_for_ever, prefix, status,
+};
 use crate::scene::{DEAD_LOGS, Scene, slow};
 use crate::{Target, withstand};
 
@@ -15,6 +17,9 @@ withstand!(
     bombs_of_several_gzip_members in DEAD_LOGS.refuses(&[("reason", "never_fits")], 20.0),
     gzip_bombs_that_fit in Scene { faults: slow, ..DEAD_LOGS }
         .reaches("sluice_receiver_accepted_requests_total", &[("signal", "logs")], 10.0),
+    // Each left half of its length beside a few bytes of protobuf.
+    json_with_blanks in DEAD_LOGS
+        .reaches("sluice_receiver_accepted_requests_total", &[("signal", "logs")], 400.0),
     gzip_members_without_number in DEAD_LOGS.refuses(&[("reason", "unsupported_encoding")], 20.0),
     requests_that_never_fit in DEAD_LOGS.refuses(&[("reason", "never_fits")], 10.0),
 );
@@ -25,6 +30,17 @@ async fn gzip_bombs_that_fit(target: Target) {
     let zeros = [Bytes::from(log_of(FITTING_BYTES))];
     let bomb = compress::compress(Encoding::Gzip, &zeros, None).expect("packs").to_vec();
     post_packed(target, "gzip", bomb).await;
+}
+
+/// They are taken, and wait for the dead backend as what little they are in protobuf.
+async fn json_with_blanks(target: Target) {
+    const JSON: &str =
+        r#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"severityNumber":9}]}]}]}"#;
+    let json = [Bytes::from(JSON.to_owned() + &" ".repeat(1 << 20))];
+    let body = compress::compress(Encoding::Gzip, &json, None).expect("packs").to_vec();
+    let head = post_head(Signal::Logs, "content-encoding: gzip\r\n", body.len());
+    let head = head.replace("application/x-protobuf", "application/json");
+    post_so_for_ever(target, AT_ONCE, head, body).await;
 }
 
 const INFLATED_BYTES: usize = 60 << 20;

@@ -110,6 +110,11 @@ pub(crate) fn post_head(signal: Signal, headers: &str, length: usize) -> String 
 /// Posts logs over and over again, from as many senders at a time. `header`: further header lines.
 pub(crate) async fn post_for_ever(target: Target, senders: usize, header: &str, body: Vec<u8>) {
     let head = post_head(Signal::Logs, header, body.len());
+    post_so_for_ever(target, senders, head, body).await;
+}
+
+/// As [`post_for_ever`], with this head.
+pub(crate) async fn post_so_for_ever(target: Target, senders: usize, head: String, body: Vec<u8>) {
     let body = Bytes::from(body);
     let attackers = (0..senders).map(|_| {
         let (head, body) = (head.clone(), body.clone());
