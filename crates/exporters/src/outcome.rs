@@ -91,7 +91,7 @@ fn of_http_in_place_of_grpc(http: StatusCode, status: &Status, reason: String) -
 /// Whether a refusal is about the size of a message. grpc-go: "received message larger than max",
 /// grpc-java: "gRPC message exceeds maximum size", tonic: "decoded message length too large".
 fn speaks_of_size(message: &str) -> bool {
-    const SIZE: &[&str] = &["size", "bytes", "length", "message", "limit"];
+    const SIZE: &[&str] = &["size", "bytes", "length", "message", "payload"];
     const EXCESS: &[&str] =
         &["larger than", "too large", "too big", "exceed", "maximum", "greater than", "> max"];
     const QUOTA: &[&str] = &["quota", "rate limit", "per second", "per minute"];
@@ -235,9 +235,12 @@ mod tests {
             assert_eq!(kind(&grpc(Code::ResourceExhausted, message)), "large", "{message}");
             assert_eq!(kind(&grpc(Code::OutOfRange, message)), "large", "{message}");
         }
-        for message in
-            ["quota exceeded", "ingestion rate limit of 5000 spans per second exceeded", ""]
-        {
+        for message in [
+            "quota exceeded",
+            "max series limit exceeded",
+            "ingestion rate limit of 5000 spans per second exceeded",
+            "",
+        ] {
             assert_eq!(kind(&grpc(Code::ResourceExhausted, message)), "misconfigured", "{message}");
         }
         let status = Status {

@@ -196,7 +196,11 @@ fn mistakes_are_named_where_they_are() {
             "      insecure: true\nservice:\n",
             &tls("ca_file: '${env:SLUICE_TEST_UNSET}'"),
             "11:16",
-            &["`exporters.otlp.tls.ca_file` protects", "`${env:SLUICE_TEST_UNSET}`", "leave"],
+            &[
+                "`exporters.otlp.tls.ca_file` is a security option",
+                "`${env:SLUICE_TEST_UNSET}`",
+                "leave",
+            ],
         ),
         (
             "endpoint: 127.0.0.1:14317",

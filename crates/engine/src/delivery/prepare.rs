@@ -13,8 +13,6 @@ use sluice_flow::dispatch::{Batch, Unit};
 use sluice_flow::{Exporter, Frame, Metadata, PackError, Packed, Payload};
 use sluice_otlp::{Encoding, Malformed, PartRef, Parts, Signal, Sizes, SplitLimits, parts};
 
-use processing::Made;
-
 use super::content::{Content, LetGo, Recipe};
 use super::feed::{Feed, Left};
 use super::leased::{Fate, Leased};
@@ -167,7 +165,7 @@ impl Preparer {
         let leased = feed.leased.clone();
         let frame = &leased.entry.frame;
         while let Some(made) = self.next_made(feed, limits).transpose()? {
-            let Made { processed: Processed { payload, items, charged }, slice } = made;
+            let (Processed { payload, items, charged }, slice) = made;
             if items == 0 && frame.items > 0 {
                 continue;
             }

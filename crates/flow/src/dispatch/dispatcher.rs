@@ -64,6 +64,25 @@ struct Probing {
     had_fresh: bool,
 }
 
+/// A place among batches that wait: the time at which it may be sent again, and a number.
+type WaitingPlace = (Instant, u64);
+
+/// While a delivery in order is held.
+#[derive(Default)]
+struct Passing {
+    /// The request in flight comes after refused ones that wait.
+    passes: bool,
+    /// The place of the request in flight among those that wait.
+    place: Option<WaitingPlace>,
+}
+
+impl Passing {
+    /// The place to which the request in flight returns, if it had one.
+    fn old_place(&mut self) -> Option<WaitingPlace> {
+        self.place.take()
+    }
+}
+
 /// Time of an outcome, and a number uniform in 0..1.
 #[derive(Clone, Copy)]
 struct Moment {
@@ -77,7 +96,7 @@ pub struct Dispatcher<L> {
     concurrency: Concurrency,
     request_size: RequestSize,
     /// Refused batches by the time at which they may be sent again. They occupy no slot.
-    waiting: BTreeMap<(Instant, u64), Batch<L>>,
+    waiting: BTreeMap<WaitingPlace, Batch<L>>,
     /// Parts of refused batches: sent before anything else.
     bisection: Bisection<L>,
     /// The place of the unit that is being cut.
@@ -85,7 +104,7 @@ pub struct Dispatcher<L> {
     waiting_sequence: u64,
     state: State,
     probing: Probing,
-    in_order: in_order::Passing,
+    in_order: Passing,
     taken_share: TakenShare<{ retry::TAKEN_SHARE_REQUESTS }>,
     failures_in_a_row: u32,
     /// Share of its requests that the backend took before those failures, 0 to 1.
@@ -110,7 +129,7 @@ impl<L> Dispatcher<L> {
             waiting_sequence: 0,
             state: State::Open,
             probing: Probing::default(),
-            in_order: in_order::Passing::default(),
+            in_order: Passing::default(),
             taken_share: TakenShare::default(),
             failures_in_a_row: 0,
             share_before_failures: 1.0,

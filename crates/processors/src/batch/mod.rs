@@ -13,7 +13,7 @@ fn read(fields: &mut Fields<'_>) -> BatchLimits {
     let any = 0..=u32::MAX;
     let mut config = BatchLimits::default();
     let doc = "A batch is sent as soon as it has this many spans, metric points or log records. 0: \
-               only `timeout` counts.";
+               no batch waits for more.";
     config.send_batch_size =
         fields.integer("send_batch_size", config.send_batch_size, any.clone(), doc);
     let doc = "Longest time that a batch waits for more data. If senders wait for delivery, it is \

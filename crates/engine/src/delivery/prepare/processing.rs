@@ -9,17 +9,8 @@ use super::{Content, Feed, Lease, Leased, Left, Preparer, Processed, Recipe, Uns
 use crate::entry::Entry;
 use crate::steps::{self, Chain, Failure, Slices, Unprocessed, are_repeatable, inflated};
 
-/// The result of the steps of a path for a frame, or for a slice of it.
-pub(super) struct Made {
-    pub(super) processed: Processed,
-    pub(super) slice: Option<Detached<PartRef>>,
-}
-
-impl Made {
-    fn of_slice((slice, processed): (PartRef, Processed)) -> Made {
-        Made { processed, slice: Some(slice.detached()) }
-    }
-}
+/// The result of the steps of a path for a frame, or for this slice of it.
+type Made = (Processed, Option<Detached<PartRef>>);
 
 impl Preparer {
     /// Runs the steps of the frame's paths and returns what comes next. None after the last path.
@@ -41,7 +32,8 @@ impl Preparer {
                         items,
                         reason,
                     };
-                    return Some(next.map(Made::of_slice).map_err(unsendable));
+                    let made = next.map(|(slice, made)| (made, Some(slice.detached())));
+                    return Some(made.map_err(unsendable));
                 }
                 feed.slices = None;
             }
@@ -49,7 +41,7 @@ impl Preparer {
             feed.next_path += 1;
             feed.items_before = 0;
             let reason = match self.process(entry, chain, limits) {
-                Ok(processed) => return Some(Ok(Made { processed, slice: None })),
+                Ok(processed) => return Some(Ok((processed, None))),
                 Err(Failure::Step(reason)) => reason,
                 Err(Failure::Grows) => match self.slices(&leased, feed.next_path - 1, limits) {
                     Ok((lease, slices)) => {

@@ -4,28 +4,12 @@
 
 use std::time::Instant;
 
-use super::{Dispatcher, State};
+use super::{Dispatcher, State, WaitingPlace as Place};
 use crate::dispatch::Batch;
 use crate::dispatch::bisection::Refused;
 
 /// At most this many refused items are passed.
 const PASSED_MAX: usize = 32 << 10;
-
-/// While a delivery in order is held.
-#[derive(Default)]
-pub(super) struct Passing {
-    /// The request in flight comes after refused ones that wait.
-    passes: bool,
-    /// The place of the request in flight among those that wait.
-    place: Option<(Instant, u64)>,
-}
-
-impl Passing {
-    /// The place to which the request in flight returns, if it had one.
-    pub(super) fn old_place(&mut self) -> Option<(Instant, u64)> {
-        self.place.take()
-    }
-}
 
 impl<L> Dispatcher<L> {
     /// Whether one more unit is to be read that follows those that were refused.
@@ -60,10 +44,12 @@ impl<L> Dispatcher<L> {
             return;
         }
         let State::Held(reason) = &self.state else { return };
-        for (_, batch) in self.waiting.extract_if(.., |_, batch| batch.refused.is_some()) {
-            let (units, reason) = (batch.units, reason.clone());
-            if let Some(cause) = batch.refused {
-                self.bisection.keep(Refused { units, cause, reason });
+        let is_passed =
+            |(key, batch): (&Place, &Batch<L>)| batch.refused.map(|cause| (*key, cause));
+        let passed: Vec<_> = self.waiting.iter().filter_map(is_passed).collect();
+        for (key, cause) in passed {
+            if let Some(Batch { units, .. }) = self.waiting.remove(&key) {
+                self.bisection.keep(Refused { units, cause, reason: reason.clone() });
             }
         }
     }
