@@ -19,7 +19,6 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::ack::{Ack, Awaited};
-use crate::large_work::LargeWork;
 use crate::shared_work::SharedWorkMemory;
 use crate::steps::{Chain, Step};
 
@@ -154,7 +153,7 @@ pub(super) fn start_beside(
     backend: impl Exporter,
     steps: Vec<Arc<Step>>,
     dispatch: DispatchPolicy,
-    large_work: Arc<LargeWork>,
+    large_work: Arc<crate::large_work::LargeWork>,
 ) -> watch::Sender<Stop> {
     let preparer = Preparer {
         names: Names::of(delivery.id.to_string()),

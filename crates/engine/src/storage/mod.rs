@@ -167,7 +167,10 @@ async fn opening<T: Send + 'static>(
         Ok(opened) => opened,
         Err(_) => {
             let directory = path.display();
-            tracing::warn!(%directory, "still opening the log: it is large, or the disk is slow or hangs");
+            tracing::warn!(
+                %directory,
+                "still opening the log: it is large, or the disk is slow or hangs"
+            );
             opening.await
         }
     };
