@@ -2,6 +2,8 @@
 //! another one only by using the CPU, or through senders that both share and that a policy makes
 //! wait. `flow::overload` decides what happens when it lags.
 
+#[cfg(test)]
+mod busy_tests;
 mod content;
 mod dead_letter_writer;
 mod dead_letters;
@@ -21,6 +23,7 @@ mod naming;
 #[cfg(test)]
 mod naming_tests;
 mod prepare;
+mod processing;
 mod sending;
 mod stats;
 mod task;

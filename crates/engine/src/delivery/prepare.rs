@@ -1,8 +1,6 @@
 //! From an entry of the log to units that can be sent: the steps that are left, and cuts at the
 //! limits. And from the units of a batch to the request that goes over the wire.
 
-mod processing;
-
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -32,15 +30,15 @@ pub(crate) struct Lease {
     pub leased: Arc<Leased>,
     pub content: Content,
     /// Index of the path to this delivery that it took.
-    path: usize,
+    pub(super) path: usize,
     /// The memory of the content, or of all that it is a part of, where it is not the frame's own.
-    charged: Option<Arc<ChargedCopy>>,
+    pub(super) charged: Option<Arc<ChargedCopy>>,
     /// The memory of headers that parts share.
-    headers: Option<Arc<Mutex<ChargedMemory>>>,
+    pub(super) headers: Option<Arc<Mutex<ChargedMemory>>>,
     /// None if no exporter asks for it, or the frame has no identity.
     pub name: Option<Name>,
     /// None if it cannot be made again by itself.
-    recipe: Option<Arc<Recipe>>,
+    pub(super) recipe: Option<Arc<Recipe>>,
 }
 
 impl Lease {
@@ -59,7 +57,7 @@ pub(crate) struct Unsendable {
 }
 
 impl Unsendable {
-    fn whole(frame: &Frame, reason: String) -> Self {
+    pub(super) fn whole(frame: &Frame, reason: String) -> Self {
         Unsendable { payload: frame.payload.clone(), items: frame.items, reason }
     }
 }
@@ -222,7 +220,7 @@ impl Preparer {
     }
 
     /// Inflates the payload of a lease. It is charged once, whatever the number of deliveries.
-    fn inflate(&self, lease: &mut Lease) -> Result<(), String> {
+    pub(super) fn inflate(&self, lease: &mut Lease) -> Result<(), String> {
         if let Content::Whole(payload) = &lease.content
             && payload.encoding != Encoding::Identity
         {

@@ -101,23 +101,12 @@ impl Processor for DropsAll {
     }
 }
 
-/// Computes for 20 ms over every frame.
-struct Computes;
-
-impl Processor for Computes {
-    fn process(&self, _: Signal, _: &Bytes, _: &Metadata, _: usize) -> Edited {
-        let began = Instant::now();
-        while began.elapsed() < Duration::from_millis(20) {}
-        Ok(Ok(None))
-    }
-
-    fn fingerprint(&self) -> u64 {
-        8
-    }
-}
-
 /// Runs the delivery's task until it is told otherwise.
-fn start(delivery: &Arc<Delivery>, backend: Outcome, steps: Vec<Arc<Step>>) -> watch::Sender<Stop> {
+pub(super) fn start(
+    delivery: &Arc<Delivery>,
+    backend: Outcome,
+    steps: Vec<Arc<Step>>,
+) -> watch::Sender<Stop> {
     start_with(delivery, Backend(backend), steps, policy())
 }
 
@@ -174,26 +163,6 @@ pub(super) async fn until_all_is_resolved(delivery: &Delivery) {
     while delivery.log.held(delivery.cursor).frames > 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-}
-
-/// Scenario: a delivery's own processors have more to do than one core can. Guarantee: its answers
-/// are read meanwhile; it counts as short of CPU until it has nothing to do.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_delivery_whose_own_work_takes_its_time_is_short_of_cpu() {
-    let log = Arc::<Log<Entry>>::default();
-    let delivery = delivery("busy", &log);
-    (0..50).for_each(|_| append(&log, &[delivery.cursor], None));
-    let processor = Box::new(Computes);
-    let (id, place, counters) = ("computes".to_owned(), String::new(), Default::default());
-    let step = Step { id, place, fingerprint: 8, processor, counters };
-    let _stop = start(&delivery, Outcome::Delivered, vec![Arc::new(step)]);
-    let is_short = |after| delivery.health.judge(Instant::now() + after, false).is_short_of_cpu;
-    tokio::time::sleep(Duration::from_millis(600)).await;
-    assert!(is_short(Duration::ZERO));
-    let left = log.held(delivery.cursor).frames;
-    assert!((1..50).contains(&left), "{left} frames are left");
-    until_all_is_resolved(&delivery).await;
-    assert!(!is_short(Duration::from_secs(3)));
 }
 
 /// Scenario: one delivery of a frame filters all of it out; the other fails, and may drop frames

@@ -5,8 +5,12 @@ use std::sync::Arc;
 use sluice_flow::Payload;
 use sluice_otlp::{Detached, Encoding, PartRef, SplitLimits};
 
-use super::{Content, Feed, Lease, Leased, Left, Preparer, Processed, Recipe, Unsendable};
+use super::content::{Content, Recipe};
+use super::feed::{Feed, Left};
+use super::leased::Leased;
+use super::prepare::{Lease, Preparer, Unsendable};
 use crate::entry::Entry;
+use crate::shared_work::Processed;
 use crate::steps::{self, Chain, Failure, Slices, Unprocessed, are_repeatable, inflated};
 
 /// The result of the steps of a path for a frame, or for this slice of it.
