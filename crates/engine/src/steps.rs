@@ -16,7 +16,7 @@ use sluice_otlp::{Beyond, Encoding, Signal, SplitLimits, count};
 use sluice_processors::Processor;
 
 use crate::shared_work::Processed;
-pub(crate) use slices::{Slices, Unprocessed};
+pub(crate) use slices::{Unprocessed, next_slice};
 
 pub(crate) struct Step {
     pub id: String,
@@ -212,6 +212,18 @@ pub(crate) fn run_within(
     processed
 }
 
+/// A request of several items that is beyond the limits, if there are any, goes in slices.
+pub(crate) fn check_size(
+    limits: Option<SplitLimits>,
+    len_bytes: usize,
+    items: u32,
+) -> Result<(), Failure> {
+    match limits {
+        Some(limits) if items > 1 && !limits.allow(len_bytes, items) => Err(Failure::Grows),
+        _ => Ok(()),
+    }
+}
+
 fn run_all(
     limits: Option<SplitLimits>,
     steps: &[Arc<Step>],
@@ -230,9 +242,7 @@ fn run_all(
         }
         passed.push((before, items));
     }
-    if items > 1 && limits.is_some_and(|limits| !limits.allow(bytes.len(), items)) {
-        return Err(Failure::Grows);
-    }
+    check_size(limits, bytes.len(), items)?;
     // A request that grows too much goes through them again, in slices.
     for (step, (before, after)) in steps.iter().zip(passed) {
         let counters = step.counters.load();
@@ -244,7 +254,9 @@ fn run_all(
 
 #[cfg(test)]
 mod tests {
-    use sluice_otlp::{AnyValue, Attributes, ItemEditor, NewValue, View, edit_items_within};
+    use sluice_otlp::{
+        AnyValue, Attributes, Halving, ItemEditor, NewValue, View, edit_items_within,
+    };
     use sluice_processors::Edited;
 
     use super::*;
@@ -286,9 +298,9 @@ mod tests {
         let whole = run(&steps, Signal::Logs, request.clone(), RECORDS, &metadata);
         assert!(matches!(whole, Err(Failure::Grows)));
         let mut slices =
-            Slices::new(Signal::Logs, &request, SplitLimits::half_of(RECORDS)).expect("is valid");
+            Halving::new(Signal::Logs, &request, SplitLimits::half_of(RECORDS)).expect("is valid");
         let (mut items, mut bytes) = (0, 0);
-        while let Some(slice) = slices.next(None, &steps, Signal::Logs, &metadata) {
+        while let Some(slice) = next_slice(&mut slices, None, &steps, Signal::Logs, &metadata) {
             let Ok((_, Processed { payload, items: own, .. })) = slice else {
                 panic!("has a result")
             };

@@ -3,6 +3,7 @@
 //! In reading order:
 //!
 //! - `frame`: a frame, which is all that the crates above hand on.
+//! - `fitted`: payloads in memory of their length.
 //! - `source`: the door, by which receivers hand telemetry to the engine, and its refusals.
 //! - `export`: the contract of exporters, and the outcomes of a request.
 //! - `overload`: who waits and who drops, as a table of rules at its head.
@@ -14,6 +15,7 @@
 
 pub mod dispatch;
 pub mod export;
+mod fitted;
 pub mod frame;
 pub mod hop;
 pub mod idle;
@@ -22,5 +24,6 @@ pub mod source;
 mod taken_share;
 
 pub use export::{BoxFuture, Exporter, Outcome, PackError, Packed};
+pub use fitted::fitted;
 pub use frame::{Frame, Metadata, Payload};
 pub use source::Refusal;

@@ -4,7 +4,6 @@
 //! One folder a receiver, and its line in the list below: nothing else knows of a kind.
 
 pub mod filelog;
-mod fitted;
 mod fluentforward;
 mod large_work;
 mod listen;

@@ -6,7 +6,6 @@ use sluice_otlp::{Detached, Halving, Parts};
 
 use super::leased::Leased;
 use super::prepare::Lease;
-use crate::steps::Slices;
 
 /// The units that are still to be made of a frame. They are made one after another: all of them
 /// may take far more memory than the frame.
@@ -18,7 +17,7 @@ pub(crate) struct Feed {
     pub(super) items_before: u32,
     /// Of the present path: the input of its steps, in slices, if all of it would grow too much or
     /// has to be cut.
-    pub(super) slices: Option<(Lease, Left<Slices, Halving>)>,
+    pub(super) slices: Option<(Lease, Left<Halving>)>,
     /// A payload that is being cut, and the parts that are left.
     pub(super) cutting: Option<(Lease, Left<Parts>)>,
     /// Something was made of the frame.
@@ -26,10 +25,10 @@ pub(crate) struct Feed {
 }
 
 /// The parts or slices of a payload that are still to be made.
-pub(super) enum Left<T, D = T> {
+pub(super) enum Left<T> {
     Here(T),
     /// The payload was let go of.
-    LetGo(Detached<D>),
+    LetGo(Detached<T>),
 }
 
 impl Left<Parts> {
@@ -41,7 +40,7 @@ impl Left<Parts> {
     }
 }
 
-impl Left<Slices, Halving> {
+impl Left<Halving> {
     pub(super) fn is_over(&self) -> bool {
         match self {
             Left::Here(slices) => slices.is_over(),

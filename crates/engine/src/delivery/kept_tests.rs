@@ -45,16 +45,17 @@ impl Processor for Once {
     }
 }
 
-/// Takes everything, or is away.
+/// Takes everything; or refuses two items together for good, and is away otherwise.
 struct Answers(bool);
 
 impl Exporter for Answers {
     fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), PackError> {
         Ok((chunks, Encoding::Identity))
     }
-    fn send<'a>(&'a self, _: &'a Packed) -> BoxFuture<'a, Outcome> {
+    fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {
         let outcome = match self.0 {
             true => Outcome::Delivered,
+            false if request.items == 2 => Outcome::Rejected { reason: "bad".to_owned() },
             false => Outcome::RetryAfter { delay: None, reason: "away".to_owned() },
         };
         Box::pin(async { outcome })
@@ -64,12 +65,14 @@ impl Exporter for Answers {
     }
 }
 
-/// Scenario: a backend is away, and its delivery has large copies that cannot be made again.
-/// Guarantee: a large frame of another delivery is delivered.
+/// Scenario: a backend is away that has refused requests, so that its delivery has large copies
+/// that were cut and cannot be made again. Guarantee: a large frame of another delivery is
+/// delivered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn copies_that_are_kept_do_not_keep_out_large_frames_of_another_delivery() {
     let span = message(0x12, &message(0x2a, &[b'n'; 100_000]));
     let payload: &'static [u8] = message(0x0a, &message(0x12, &span)).leak();
+    let two: &'static [u8] = message(0x0a, &message(0x12, &[&span[..], &span].concat())).leak();
     let all = Arc::<CommonMemory>::default();
     let log = Arc::<Log<Entry>>::default();
     let deliveries = ["sick", "well"].map(|name| {
@@ -85,7 +88,7 @@ async fn copies_that_are_kept_do_not_keep_out_large_frames_of_another_delivery()
     });
     let [sick, well] = &deliveries;
     for _ in 0..2 {
-        append_frame(&log, &[sick.cursor], None, frame(1, payload));
+        append_frame(&log, &[sick.cursor], None, frame(2, two));
     }
     let backoff = Backoff {
         initial: Duration::from_millis(1),
@@ -102,6 +105,7 @@ async fn copies_that_are_kept_do_not_keep_out_large_frames_of_another_delivery()
     };
     let _sick = start_with(sick, Answers(false), step(false), dispatch);
     tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(all.used_bytes() > 200_000, "its copies are kept: {all:?}");
     append_frame(&log, &[well.cursor], None, frame(1, payload));
     let _well = start_with(well, Answers(true), step(true), dispatch);
     let resolved = timeout(Duration::from_secs(10), until_all_is_resolved(well)).await;

@@ -19,7 +19,7 @@ use super::sending::work_of;
 use crate::large_work::LargeWork;
 use crate::private_memory::{ChargedCopy, ChargedMemory, PrivateMemory};
 use crate::shared_work::Processed;
-use crate::steps::{Chain, Slices, inflated};
+use crate::steps::{Chain, inflated};
 
 /// Units without a name are not sent with those that have one: a repeat could pass for known.
 const UNNAMED_GROUP: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -152,7 +152,7 @@ impl Preparer {
         } else if let Some((lease, left)) = &mut feed.slices
             && let Left::LetGo(slices) = left
         {
-            let slices = Slices::attached(slices, &lease.restore()?).map_err(cannot_cut)?;
+            let slices = slices.attached(&lease.restore()?).map_err(cannot_cut)?;
             *left = Left::Here(slices);
         }
         Ok(())

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sluice_flow::Payload;
-use sluice_otlp::{Detached, Encoding, PartRef, SplitLimits};
+use sluice_otlp::{Detached, Encoding, Halving, PartRef, SplitLimits};
 
 use super::content::{Content, Recipe};
 use super::feed::{Feed, Left};
@@ -11,7 +11,9 @@ use super::leased::Leased;
 use super::prepare::{Lease, Preparer, Unsendable};
 use crate::entry::Entry;
 use crate::shared_work::Processed;
-use crate::steps::{self, Chain, Failure, Slices, Unprocessed, are_repeatable, inflated};
+use crate::steps::{
+    self, Chain, Failure, Unprocessed, are_repeatable, check_size, inflated, next_slice,
+};
 
 /// The result of the steps of a path for a frame, or for this slice of it.
 type Made = (Processed, Option<Detached<PartRef>>);
@@ -30,7 +32,8 @@ impl Preparer {
             if let Some((_, Left::Here(slices))) = &mut feed.slices {
                 let steps = paths[feed.next_path - 1].remaining(&entry.origin.prepared);
                 let limits = (!are_repeatable(&steps)).then_some(limits);
-                if let Some(next) = slices.next(limits, &steps, frame.signal, &frame.metadata) {
+                let (signal, metadata) = (frame.signal, &frame.metadata);
+                if let Some(next) = next_slice(slices, limits, &steps, signal, metadata) {
                     let unsendable = |Unprocessed { bytes, items, reason }| Unsendable {
                         payload: Payload::identity(bytes),
                         items,
@@ -75,13 +78,7 @@ impl Preparer {
             return Ok(Processed { payload, items, charged: None });
         }
         let limits = (!are_repeatable(&remaining)).then_some(limits);
-        let within = |payload: &Payload, items| match limits {
-            Some(limits) if items > 1 && !limits.allow(payload.uncompressed_len_bytes, items) => {
-                Err(Failure::Grows)
-            }
-            _ => Ok(()),
-        };
-        within(&frame.payload, frame.items)?;
+        check_size(limits, frame.payload.uncompressed_len_bytes, frame.items)?;
         let compute = || {
             let bytes = inflated(&frame.payload).map_err(Failure::Step)?;
             let (signal, metadata) = (frame.signal, &frame.metadata);
@@ -93,7 +90,7 @@ impl Preparer {
         let identity = steps::identity(&remaining);
         let processed = shared.get_or_compute(identity, chain.sharers, compute)?;
         // It may be that of a delivery with other limits.
-        within(&processed.payload, processed.items)?;
+        check_size(limits, processed.payload.bytes.len(), processed.items)?;
         Ok(processed)
     }
 
@@ -103,7 +100,7 @@ impl Preparer {
         leased: &Arc<Leased>,
         path: usize,
         limits: SplitLimits,
-    ) -> Result<(Lease, Slices), String> {
+    ) -> Result<(Lease, Halving), String> {
         let frame = &leased.entry.frame;
         let content = Content::Whole(frame.payload.clone());
         let recipe = Recipe::new(leased.clone(), None, Vec::new(), self.memory.clone());
@@ -117,8 +114,8 @@ impl Preparer {
             // Most fit then, with what the steps add.
             false => SplitLimits { max_bytes: limits.max_bytes / 4 * 3, ..limits },
         };
-        let slices = Slices::new(frame.signal, &bytes, limits)?;
-        Ok((lease, slices))
+        let slices = Halving::new(frame.signal, &bytes, limits);
+        Ok((lease, slices.map_err(|error| error.to_string())?))
     }
 
     pub(super) fn paths_of(&self, entry: &Entry) -> &[Chain] {

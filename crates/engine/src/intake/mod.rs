@@ -18,9 +18,9 @@ use sluice_flow::overload::disk;
 use sluice_flow::source::{
     ArrivedBody, Ingress, IngressRoute, MemoryPool, Permit, Position, Receipt, Request,
 };
-use sluice_flow::{BoxFuture, Frame, Payload, Refusal};
+use sluice_flow::{BoxFuture, Frame, Payload, Refusal, fitted};
 use sluice_net::server::ServerResources;
-use sluice_otlp::{Encoding, Signal, SplitLimits};
+use sluice_otlp::{Encoding, Halving, Signal, SplitLimits};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -31,7 +31,7 @@ use crate::hop::Asked;
 use crate::large_work::LargeWork;
 use crate::receiving::{ReceivingBudget, RouteMemory, WaitingMemory};
 use crate::shared_work::{Processed, SharedWorkMemory};
-use crate::steps::{self, Failure, Slices};
+use crate::steps::{self, Failure, next_slice};
 
 /// Compressed frames of this inflated size go out as they came; smaller ones are worth merging.
 const ALONE_FROM_BYTES: usize = 16 * 1024;
@@ -280,10 +280,10 @@ impl ReceiverRoute {
     ) -> Result<(Payload, u32), Refusal> {
         let invalid = |reason| Refusal::Invalid { reason };
         let (mut out, mut items) = (Vec::new(), 0);
-        let slices = Slices::new(self.signal, bytes, SplitLimits::half_of(request.items));
-        let mut slices = slices.map_err(invalid)?;
-        let prefix = &self.route.prefix;
-        while let Some(slice) = slices.next(None, prefix, self.signal, &request.metadata) {
+        let (signal, prefix) = (self.signal, &self.route.prefix);
+        let slices = Halving::new(signal, bytes, SplitLimits::half_of(request.items));
+        let mut slices = slices.map_err(|error| invalid(error.to_string()))?;
+        while let Some(slice) = next_slice(&mut slices, None, prefix, signal, &request.metadata) {
             let (_, slice) = slice.map_err(|slice| invalid(slice.reason))?;
             let room_bytes = out.capacity() - out.len();
             if slice.payload.bytes.len() > room_bytes {
@@ -294,8 +294,7 @@ impl ReceiverRoute {
             out.extend_from_slice(&slice.payload.bytes);
             items += slice.items;
         }
-        // Only its length is charged from now on.
-        Ok((Payload::identity(out.into_boxed_slice().into()), items))
+        Ok((Payload::identity(fitted(out)), items))
     }
 }
 

@@ -8,6 +8,7 @@ use sluice_config::document::{Acknowledge, Buffer, Document, Placed};
 use sluice_config::{Diagnostic, Diagnostics, Span};
 use sluice_log::dead_letters::directory_of;
 use sluice_log::disk::{Disk, RealDisk};
+use sluice_log::inspect::dead_letter_directories;
 use sluice_otlp::Signal;
 
 use super::read::Read;
@@ -203,12 +204,9 @@ fn left_bytes(directory: &Path, names: &[(Signal, String)], diagnostics: &mut Di
         let log = directory.join(signal.as_str());
         let of_signal = names.iter().filter(|(of, _)| *of == signal);
         let known: HashSet<_> = of_signal.map(|(_, name)| directory_of(&log, name)).collect();
-        let all = directory_of(&log, "any");
-        let Some((all, entries)) = all.parent().and_then(|it| Some((it, RealDisk.list(it).ok()?)))
-        else {
-            continue;
-        };
-        let folders = entries.iter().filter(|it| it.is_directory).map(|it| all.join(&it.name));
+        // Those that cannot be listed now count as nothing.
+        let folders = dead_letter_directories(&RealDisk, &log).unwrap_or_default();
+        let folders = folders.into_iter().map(|(_, folder)| folder);
         for folder in folders.filter(|folder| !known.contains(folder)) {
             let bytes = len_bytes(&folder, 1);
             left_bytes += bytes;

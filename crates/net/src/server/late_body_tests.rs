@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::{HeaderValue, StatusCode};
 use tokio::runtime::Builder;
 
+use super::pipelined_tests::start;
 use super::*;
 
 /// Reads a body. For the path `/queued` the connection waits for its slice meanwhile.
@@ -41,17 +42,8 @@ impl Handler for Reading {
 fn a_body_that_waits_to_be_read_is_not_slow() {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.expect("a runtime");
-    let listener = Address::Tcp("127.0.0.1:0".to_owned(), Family::Any);
-    let listener = runtime.block_on(Listener::bind(&listener)).expect("a port");
-    let address = listener.local_address().expect("an address");
-    let serving = Serving {
-        options: ServerOptions::new(Protocols::Http1),
-        tls: None,
-        counters: Arc::default(),
-        resources: ServerResources::unlimited(),
-        shutdown: CancellationToken::new(),
-    };
-    runtime.spawn(serve(listener, serving, Reading));
+    let (options, resources) = (ServerOptions::new(Protocols::Http1), ServerResources::unlimited());
+    let address = start(&runtime, options, resources, Reading);
     for (path, expected) in [("/queued", "200"), ("/slow", "503")] {
         let mut stream = TcpStream::connect(address).expect("listens");
         let headers = format!("POST {path} HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\n\r\n");

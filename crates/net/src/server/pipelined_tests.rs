@@ -43,7 +43,7 @@ impl Handler for Counting {
     }
 }
 
-fn start(
+pub(super) fn start(
     runtime: &Runtime,
     options: ServerOptions,
     resources: ServerResources,

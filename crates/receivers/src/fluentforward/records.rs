@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use bytes::Bytes;
+use sluice_flow::fitted;
 use sluice_flow::source::Permit;
 use sluice_net::compress::{Ask, decompress_admitted};
 use sluice_net::forward::message::{EventReader, Events, Head, Kind, Message};
@@ -18,7 +19,6 @@ use sluice_otlp::{Encoding, NESTING_LIMIT};
 
 use super::metadata::Metadata;
 use super::refused::{Refused, too_large};
-use crate::fitted::fitted;
 
 const TAG: &str = "fluent.tag";
 /// The depth of a body as a message, counted from the request; of an attribute's value; and of the

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use sluice_flow::fitted;
 use sluice_flow::source::{Ingress, Permit};
 use sluice_operators::{
     Chain, ChainConfig, Counts, Encoder, Origin, Place, Record, TextRecord, encode,
@@ -22,7 +23,6 @@ use sluice_tail::Charset;
 use super::attributes::Attributes;
 use super::counters::Counters;
 use super::cutter::with_own_length;
-use crate::fitted::fitted;
 use crate::splitting::decoded;
 
 /// Failures of operators are told at most this often; all of them are counted.

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sluice_flow::Payload;
 use sluice_flow::source::{IngressRoute, Permit, is_large_work};
+use sluice_flow::{Payload, fitted};
 use sluice_net::compress::{self, Ask, InflateError, Packing};
 use sluice_otlp::{Encoding, Malformed, Signal};
 use sluice_prometheus::Version;
@@ -13,7 +13,6 @@ use sluice_prometheus::inward::{self, Memory, READING_FACTOR, Read, ReadError};
 
 use super::ingest::{Form, Format, Told};
 use super::refusal::{Refused, RefusedReason};
-use crate::fitted::fitted;
 use crate::large_work::{LargeWork, Turn};
 
 /// Larger bodies take milliseconds: they are inspected beside the threads that serve connections.

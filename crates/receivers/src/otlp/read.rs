@@ -1,6 +1,7 @@
 //! Steps 3 and 4: asking for memory for a body, and reading it.
 
 use bytes::Bytes;
+use sluice_flow::fitted;
 use sluice_flow::source::{ArrivedBody, IngressRoute, Permit};
 use sluice_net::compress::Packing;
 use sluice_net::grpc::MessageReader;
@@ -11,7 +12,6 @@ use super::admitted::Admitted;
 use super::ingest::Ingest;
 use super::refusal::Refused;
 use super::waiting::{Body, Waits};
-use crate::fitted::fitted;
 
 /// Memory that is admitted at first for a body that does not tell its length.
 const STEP_BYTES: usize = 64 << 10;

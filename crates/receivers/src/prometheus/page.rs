@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use sluice_discovery::ScrapeConfig;
+use sluice_flow::fitted;
 use sluice_net::compress::{Ask, InflateError, Packing, decompress_admitted};
 use sluice_otlp::Encoding;
 use sluice_scrape::{Counts, Extra, Page, Report, Request, ScrapeError, Scraper, Target};
@@ -15,7 +16,6 @@ use super::budget::{SeriesBudget, Share};
 use super::failure::{Failure, Reason, Refused};
 use super::fetch::Fetched;
 use super::settings;
-use crate::fitted::fitted;
 
 /// Memory of a series beside the bytes that it has on the page, about.
 const SERIES_BYTES: usize = 512;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use sluice_config::shown_url;
 use sluice_discovery::{Labels, ScrapeConfig, Target, Text};
-use sluice_flow::Payload;
 use sluice_flow::source::{Ingress, Request};
+use sluice_flow::{Payload, fitted};
 use tokio_util::sync::CancellationToken;
 
 use super::admission::{Admission, Admitted, admit};
@@ -19,7 +19,6 @@ use super::fetch::{Fetched, Fetcher};
 use super::page::{About, Known, Made};
 use super::schedule::{Schedule, Tick, millis, now_wall};
 use super::settings;
-use crate::fitted::fitted;
 use crate::large_work::LargeWork;
 
 /// A longer body is inflated and read on a thread of its own.

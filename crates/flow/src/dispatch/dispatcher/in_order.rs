@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use super::{Dispatcher, State, WaitingPlace as Place};
+use super::{Dispatcher, State, WaitingPlace};
 use crate::dispatch::Batch;
 use crate::dispatch::bisection::Refused;
 
@@ -45,7 +45,7 @@ impl<L> Dispatcher<L> {
         }
         let State::Held(reason) = &self.state else { return };
         let is_passed =
-            |(key, batch): (&Place, &Batch<L>)| batch.refused.map(|cause| (*key, cause));
+            |(key, batch): (&WaitingPlace, &Batch<L>)| batch.refused.map(|cause| (*key, cause));
         let passed: Vec<_> = self.waiting.iter().filter_map(is_passed).collect();
         for (key, cause) in passed {
             if let Some(Batch { units, .. }) = self.waiting.remove(&key) {

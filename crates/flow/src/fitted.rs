@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 /// A buffer of which more than an eighth is unused is copied: mimalloc keeps a block whole that is
 /// shrunk by less than half.
-pub(crate) fn fitted(bytes: Vec<u8>) -> Bytes {
+pub fn fitted(bytes: Vec<u8>) -> Bytes {
     if bytes.capacity() - bytes.len() > bytes.len() / 8 {
         return Bytes::copy_from_slice(&bytes);
     }
