@@ -29,16 +29,16 @@ pub(crate) const WARM_UP: Duration = Duration::from_secs(1);
 
 /// Time before counting begins, where that is not fixed.
 #[derive(Clone, Copy)]
-pub(crate) enum WarmUp {
-    For(Duration),
-    /// This long, then until no more is accepted than is delivered, but not longer than
+pub(crate) struct WarmUp {
+    pub(crate) time: Duration,
+    /// After that time until no more is accepted than is delivered, but not longer than
     /// [`BALANCED_WITHIN`]: a buffer that fills takes more than its subject can deliver.
-    ThenBalanced(Duration),
+    pub(crate) until_balanced: bool,
 }
 
 impl From<Duration> for WarmUp {
     fn from(time: Duration) -> Self {
-        WarmUp::For(time)
+        WarmUp { time, until_balanced: false }
     }
 }
 
@@ -181,20 +181,14 @@ impl Stage {
         warm_up: impl Into<WarmUp>,
         counted: Duration,
     ) -> Result<Observed> {
-        let warm_up = warm_up.into();
-        let longest = match warm_up {
-            WarmUp::For(time) => time,
-            WarmUp::ThenBalanced(time) => time + BALANCED_WITHIN,
-        };
+        let WarmUp { time, until_balanced } = warm_up.into();
+        let longest = if until_balanced { time + BALANCED_WITHIN } else { time };
         let loaded = Instant::now();
         let mut running =
             Load { duration: load.duration.or(Some(longest + counted)), ..load }.start()?;
-        match warm_up {
-            WarmUp::For(time) => sleep(time).await,
-            WarmUp::ThenBalanced(time) => {
-                sleep(time).await;
-                self.balanced(&running).await;
-            }
+        sleep(time).await;
+        if until_balanced {
+            self.balanced(&running).await;
         }
         self.backends.iter().for_each(|backend| backend.store().latency_us.reset());
         let counters =

@@ -90,7 +90,7 @@ pub(super) async fn under_load(
     setting.args.extend(args.iter().map(|&arg| arg.to_owned()));
     let stage = setting.start().await?;
     let load = Load { timeout: PATIENCE, grace: PATIENCE, ..load(stage.load()) };
-    let warm_up = WarmUp::ThenBalanced(turn.options.window());
+    let warm_up = WarmUp { time: turn.options.window(), until_balanced: true };
     let observed = stage.under_load(load, warm_up, turn.counted()).await?;
     Ok((stage, observed))
 }

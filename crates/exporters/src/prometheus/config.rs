@@ -1,10 +1,8 @@
 use std::time::Duration;
 
-use http::HeaderMap;
 use sluice_config::Fields;
-use sluice_net::headers;
-use sluice_net::server::config::{address, authenticator, cors, keep_alive, or_default};
-use sluice_net::server::{Address, Cors, Protocols, ServerOptions};
+use sluice_net::server::config::{address, answers, authenticator, or_default};
+use sluice_net::server::{Address, Answers, Protocols, ServerOptions};
 use sluice_net::tls::TlsOptions;
 use sluice_prometheus::Settings;
 
@@ -22,11 +20,7 @@ pub(super) struct PrometheusConfig {
     pub tls: Option<TlsOptions>,
     pub authenticator: Option<String>,
     pub server: ServerOptions,
-    pub cors: Option<Cors>,
-    /// Added to every answer.
-    pub response_headers: HeaderMap,
-    /// False: `connection: close` on every HTTP/1 answer.
-    pub keep_alive: bool,
+    pub answers: Answers,
     pub settings: Settings,
     pub send_timestamps: bool,
     pub open_metrics: bool,
@@ -55,10 +49,7 @@ impl PrometheusConfig {
         let doc = "A connection whose peer takes no byte of an answer for this long is closed. 0 \
                    means the default.";
         server.write_timeout = or_default(fields, "write_timeout", server.write_timeout, doc);
-        let keep_alive = keep_alive(fields, &mut server);
-        let cors = cors(fields);
-        let doc = "Headers that are added to every answer.";
-        let response_headers = headers::read(fields, "response_headers", doc, &[]);
+        let answers = answers(fields, &mut server);
         for key in ["read_timeout", "max_request_body_size", "compression_algorithms"] {
             fields.no_effect(key, "scrapes have no body");
         }
@@ -86,9 +77,7 @@ impl PrometheusConfig {
             tls,
             authenticator,
             server,
-            cors,
-            response_headers,
-            keep_alive,
+            answers,
             settings,
             send_timestamps,
             open_metrics,

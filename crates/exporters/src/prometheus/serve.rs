@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use http::header::{ALLOW, CONNECTION, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
+use http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use sluice_net::auth::server::{AuthError, ServerAuth};
 use sluice_net::server::{
     Handler, ReplyBody, RequestBody, SharedPage, reply, reply_with_page, takes_gzip,
@@ -28,12 +28,10 @@ pub(super) struct Scrapes {
 
 impl Scrapes {
     async fn answer(&self, request: &Request<RequestBody>) -> Response<ReplyBody> {
-        let headers = request.headers();
-        let preflight =
-            self.config.cors.as_ref().and_then(|it| it.preflight(request.method(), headers));
-        if let Some(preflight) = preflight {
+        if let Some(preflight) = self.config.answers.preflight(request) {
             return preflight;
         }
+        let headers = request.headers();
         if let Some(authenticator) = &self.authenticator
             && let Err(error) = authenticator.authenticate(headers).await
         {
@@ -85,19 +83,8 @@ impl Handler for Scrapes {
     fn connected(&self, _: Option<SocketAddr>) {}
 
     async fn handle(&self, (): &(), request: Request<RequestBody>) -> Response<ReplyBody> {
-        let mut answer = self.answer(&request).await;
-        let headers = answer.headers_mut();
-        if let Some(cors) =
-            self.config.cors.as_ref().filter(|_| request.method() != Method::OPTIONS)
-        {
-            cors.apply(request.headers().get(ORIGIN), headers);
-        }
-        let configured = self.config.response_headers.iter();
-        headers.extend(configured.map(|(name, value)| (name.clone(), value.clone())));
-        if !self.config.keep_alive && request.version() < Version::HTTP_2 {
-            headers.insert(CONNECTION, HeaderValue::from_static("close"));
-        }
-        answer
+        let finish = self.config.answers.finish(&request);
+        finish(self.answer(&request).await)
     }
 
     fn refuse_for_memory(&self, _: Request<RequestBody>) -> Response<ReplyBody> {

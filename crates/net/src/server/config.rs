@@ -6,14 +6,25 @@ use std::time::Duration;
 
 use sluice_config::Fields;
 
-use super::{Address, Cors, Family, ServerOptions};
+use super::{Address, Answers, Cors, Family, ServerOptions};
+use crate::headers;
 
 /// Shorter ages, pings more often and the like would only cost CPU.
 const AGE_LEAST: Duration = Duration::from_millis(1);
 const TIMEOUT_LEAST: Duration = Duration::from_millis(10);
 
+/// `keepalive`, `cors` and `response_headers`: what every answer has, and how long a connection may
+/// idle.
+pub fn answers(fields: &mut Fields<'_>, server: &mut ServerOptions) -> Answers {
+    let keep_alive = keep_alive(fields, server);
+    let cors = cors(fields);
+    let doc = "Headers that are added to every answer.";
+    let headers = headers::read(fields, "response_headers", doc, &[]);
+    Answers { cors, headers, keep_alive }
+}
+
 /// Whether HTTP/1 connections carry several requests, and the longest time without one.
-pub fn keep_alive(fields: &mut Fields<'_>, server: &mut ServerOptions) -> bool {
+fn keep_alive(fields: &mut Fields<'_>, server: &mut ServerOptions) -> bool {
     let read = |fields: &mut Fields<'_>, enabled| {
         let doc = "A connection without a request for this long is closed. 0 or unset: never.";
         let idle = or_never(fields, "idle_timeout", doc);
@@ -34,7 +45,7 @@ pub fn keep_alive(fields: &mut Fields<'_>, server: &mut ServerOptions) -> bool {
 }
 
 /// `cors`. `None`: no web page may send.
-pub fn cors(fields: &mut Fields<'_>) -> Option<Cors> {
+fn cors(fields: &mut Fields<'_>) -> Option<Cors> {
     let section = fields.section("cors", "Web pages that may send. Unset: none.", |fields| {
         let doc = "Origins such as `https://shop.example.com`; `*` in them stands for anything.";
         let origins = fields.string_list("allowed_origins", &[], doc);

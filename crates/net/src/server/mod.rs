@@ -35,6 +35,7 @@
 
 mod accept_pace;
 mod activity;
+mod answers;
 mod body;
 mod budget;
 mod charges;
@@ -68,6 +69,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::tls::ServerTls;
 
+pub use answers::Answers;
 pub use body::{BodyError, BodyReader, ReplyBody, RequestBody, reply};
 pub use budget::{ConnectionBudget, FilesShare};
 pub use cors::Cors;

@@ -1,9 +1,7 @@
 //! Handling of requests over HTTP that is the same for OTLP and remote write: paths, methods,
-//! lengths, and the headers of answers.
+//! lengths, and the headers of refusals.
 
-use http::header::{
-    ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_LENGTH, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE,
-};
+use http::header::{ACCEPT_ENCODING, ALLOW, CONTENT_LENGTH, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use sluice_net::server::{ReplyBody, RequestBody, reply};
 use sluice_otlp::Signal;
@@ -29,10 +27,6 @@ impl Front {
         let accepted_encodings =
             names.join(", ").parse().unwrap_or(HeaderValue::from_static("identity"));
         Front { ingest, config, accepted_encodings }
-    }
-
-    pub(crate) fn preflight(&self, request: &Request<RequestBody>) -> Option<Response<ReplyBody>> {
-        self.config.cors.as_ref()?.preflight(request.method(), request.headers())
     }
 
     /// The answer to a request to no known path.
@@ -117,28 +111,6 @@ impl Front {
             _ => {}
         }
         response
-    }
-
-    /// Adds the headers that browsers and the configuration want of every answer.
-    pub(crate) fn finish<'a>(
-        &'a self,
-        request: &Request<RequestBody>,
-    ) -> impl FnOnce(Response<ReplyBody>) -> Response<ReplyBody> + use<'a> {
-        let origin = request.headers().get(ORIGIN).cloned();
-        let is_http1 = request.version() < Version::HTTP_2;
-        let is_preflight = request.method() == Method::OPTIONS;
-        move |mut response| {
-            let headers = response.headers_mut();
-            if let Some(cors) = self.config.cors.as_ref().filter(|_| !is_preflight) {
-                cors.apply(origin.as_ref(), headers);
-            }
-            let configured = self.config.response_headers.iter();
-            headers.extend(configured.map(|(name, value)| (name.clone(), value.clone())));
-            if is_http1 && !self.config.keep_alive {
-                headers.insert(CONNECTION, HeaderValue::from_static("close"));
-            }
-            response
-        }
     }
 }
 

@@ -34,7 +34,7 @@ impl HttpHandler {
         request: Request<RequestBody>,
     ) -> Result<Incoming<'a>, Box<Response<ReplyBody>>> {
         let front = &self.0;
-        if let Some(response) = front.preflight(&request) {
+        if let Some(response) = front.config.answers.preflight(&request) {
             return Err(Box::new(response));
         }
         let Some(signal) = self.signal_of(&request) else {
@@ -96,7 +96,7 @@ impl Handler for HttpHandler {
         sender: &Sender,
         request: Request<RequestBody>,
     ) -> impl Future<Output = Response<ReplyBody>> + Send {
-        let finish = self.0.finish(&request);
+        let finish = self.0.config.answers.finish(&request);
         let format = format_of(request.headers()).unwrap_or(Format::Protobuf);
         match self.incoming(sender, request) {
             Ok(incoming) => {
@@ -113,14 +113,14 @@ impl Handler for HttpHandler {
     }
 
     fn refuse_for_memory(&self, request: Request<RequestBody>) -> Response<ReplyBody> {
-        let response = self.0.preflight(&request).unwrap_or_else(|| {
+        let response = self.0.config.answers.preflight(&request).unwrap_or_else(|| {
             let refused = Refused::without_memory();
             if let Some(signal) = self.signal_of(&request) {
                 self.0.ingest.refuse(None, signal, Transport::Http, &refused, 0);
             }
             self.refuse(format_of(request.headers()).unwrap_or(Format::Protobuf), &refused)
         });
-        self.0.finish(&request)(response)
+        self.0.config.answers.finish(&request)(response)
     }
 }
 

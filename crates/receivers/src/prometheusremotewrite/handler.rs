@@ -60,7 +60,7 @@ impl RemoteWriteHandler {
         request: Request<RequestBody>,
     ) -> Result<(Incoming<'a>, Version), Box<Response<ReplyBody>>> {
         let front = &self.0;
-        if let Some(response) = front.preflight(&request) {
+        if let Some(response) = front.config.answers.preflight(&request) {
             return Err(Box::new(response));
         }
         if request.uri().path() != PATH {
@@ -134,7 +134,7 @@ impl Handler for RemoteWriteHandler {
         sender: &Sender,
         request: Request<RequestBody>,
     ) -> impl Future<Output = Response<ReplyBody>> + Send {
-        let finish = self.0.finish(&request);
+        let finish = self.0.config.answers.finish(&request);
         match self.incoming(sender, request) {
             Ok((incoming, version)) => {
                 let receiving = self.0.ingest.receive(incoming, |headers| self.packing_of(headers));
@@ -145,11 +145,11 @@ impl Handler for RemoteWriteHandler {
     }
 
     fn refuse_for_memory(&self, request: Request<RequestBody>) -> Response<ReplyBody> {
-        let response = self.0.preflight(&request).unwrap_or_else(|| {
+        let response = self.0.config.answers.preflight(&request).unwrap_or_else(|| {
             let refused = Refused::without_memory();
             self.0.ingest.refuse(None, Signal::Metrics, Transport::Http, &refused, 0);
             self.refuse(&refused)
         });
-        self.0.finish(&request)(response)
+        self.0.config.answers.finish(&request)(response)
     }
 }

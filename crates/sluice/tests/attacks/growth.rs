@@ -53,24 +53,33 @@ const CUT: &str = "
 processors: {batch: {send_batch_size: 100, send_batch_max_size: 100, timeout: 200ms}}
 service: {pipelines: {logs: {processors: [batch]}}}";
 
-/// Each record becomes eighty times as large.
+/// Each record becomes eighty times as large, for each of the actions.
 macro_rules! insert {
-    () => {
-        "
+    ($($key:literal)*) => {
+        concat!(
+            "
 processors:
   attributes:
-    actions:
-      - key: region.of.the.gateway
+    actions:",
+            $(
+                "
+      - key: ", $key, "
         value: VVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVVV
-        action: insert
-"
+        action: insert",
+            )*
+            "\n"
+        )
     };
 }
 
-const INSERT: &str = concat!(insert!(), "service: {pipelines: {logs: {processors: [attributes]}}}");
+/// Few records with much on each: a record costs a debug build more time than a byte.
+const INSERT: &str = concat!(
+    insert!("a" "b" "c" "d" "e" "f" "g" "h" "i" "j" "k" "l" "m" "n" "o" "p" "q" "r" "s" "t"),
+    "service: {pipelines: {logs: {processors: [attributes]}}}"
+);
 
 const INSERT_BEHIND: &str = concat!(
-    insert!(),
+    insert!("region.of.the.gateway"),
     "service:
   pipelines:
     logs/own: {receivers: [otlp], processors: [attributes], exporters: [otlp/dead]}"
@@ -127,7 +136,7 @@ async fn headers_in_each_part(target: Target) {
 }
 
 async fn attributes_on_each_record(target: Target) {
-    post_packed(target, records(0, 1_000_000)).await;
+    post_packed(target, records(0, 100_000)).await;
 }
 
 async fn attributes_on_each_record_behind_the_log(target: Target) {

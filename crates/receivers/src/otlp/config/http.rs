@@ -3,8 +3,7 @@
 use ::http::uri::PathAndQuery;
 use sluice_config::Fields;
 use sluice_net::compress::Packing;
-use sluice_net::headers;
-use sluice_net::server::config::{address, cors, keep_alive, or_default};
+use sluice_net::server::config::{address, answers, or_default};
 use sluice_net::server::{Address, Protocols};
 use sluice_otlp::{Encoding, Signal};
 
@@ -50,13 +49,10 @@ fn read_rest(fields: &mut Fields<'_>, address: Address, url_paths: [String; 3]) 
     }
     timeouts(fields, &mut shared);
     shared.read_connections(fields);
-    let keep_alive = keep_alive(fields, &mut shared.server);
-    let cors = cors(fields);
-    let doc = "Headers that are added to every answer.";
-    let response_headers = headers::read(fields, "response_headers", doc, &[]);
+    let answers = answers(fields, &mut shared.server);
     let encodings = encodings(fields);
     fields.not_yet("middlewares", "middleware extensions");
-    HttpConfig { shared, url_paths, cors, response_headers, encodings, keep_alive }
+    HttpConfig { shared, url_paths, answers, encodings }
 }
 
 fn url_path(fields: &mut Fields<'_>, signal: Signal) -> String {

@@ -4,11 +4,10 @@
 mod grpc;
 pub(crate) mod http;
 
-use ::http::HeaderMap;
 use sluice_config::Fields;
 use sluice_net::compress::Packing;
 use sluice_net::server::config::{authenticator, max_connections};
-use sluice_net::server::{Address, BodyTimeouts, Cors, Protocols, ServerOptions};
+use sluice_net::server::{Address, Answers, BodyTimeouts, Protocols, ServerOptions};
 use sluice_net::tls::TlsOptions;
 
 use super::counters::Transport;
@@ -41,13 +40,9 @@ pub struct HttpConfig {
     pub shared: SharedConfig,
     /// The paths of `Signal::ALL`.
     pub url_paths: [String; 3],
-    pub cors: Option<Cors>,
-    /// Added to every answer.
-    pub response_headers: HeaderMap,
+    pub answers: Answers,
     /// The content codings that are taken, by name: `identity` and `compression_algorithms`.
     pub encodings: Vec<(&'static str, Packing)>,
-    /// False: `connection: close` on every HTTP/1 answer.
-    pub keep_alive: bool,
 }
 
 impl OtlpConfig {

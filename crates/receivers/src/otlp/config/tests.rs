@@ -88,8 +88,8 @@ protocols:
         http.encodings.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
         ["identity", "gzip", "zstd"]
     );
-    assert!(http.cors.is_some() && !http.keep_alive);
-    assert_eq!(http.response_headers.len(), 1);
+    assert!(http.answers.cors.is_some() && !http.answers.keep_alive);
+    assert_eq!(http.answers.headers.len(), 1);
     assert_eq!(http.shared.body_timeouts.total, Duration::from_secs(20));
     assert_eq!(http.shared.server.read_header_timeout, Duration::from_secs(21));
     assert_eq!(http.shared.server.max_connection_idle, Some(Duration::from_secs(23)));
@@ -112,8 +112,11 @@ fn connections_have_no_bounds_that_were_not_asked_for() {
 fn current_spellings_of_the_collector_are_known() {
     let read = |options: &str| {
         let (config, messages) = read(&format!("protocols: {{http: {{{options}}}}}"));
-        let HttpConfig { shared, keep_alive, .. } = config.http.expect("is on");
-        ((shared.server.max_connection_idle, keep_alive, shared.tls.is_some()), messages.len())
+        let HttpConfig { shared, answers, .. } = config.http.expect("is on");
+        (
+            (shared.server.max_connection_idle, answers.keep_alive, shared.tls.is_some()),
+            messages.len(),
+        )
     };
     let idle = Some(Duration::from_secs(5));
     assert_eq!(read("idle_timeout: 5s, keep_alives_enabled: false"), ((idle, false, false), 0));
