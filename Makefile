@@ -40,7 +40,7 @@ torture: build components ## the long fault runs
 		$(CARGO) test $(LOCKED) --workspace --no-fail-fast -- --ignored --nocapture --test-threads=1 torture
 
 bench: build-tools ## rates, latencies and CPU an item as ratios, side by side (QUICK=1: the speed table in a few minutes; BENCH_ARGS=...)
-	tests/components/install otelcol nginx
+	tests/components/install otelcol nginx victoria-metrics etcd kube-apiserver
 	$(CARGO) build --release $(LOCKED) -p sluice -p sluice-bench --bins
 	$(if $(BENCH_ARGS),,$(CARGO) run --release $(LOCKED) -p sluice-log --example log_speed)
 	$(WITH_COMPONENTS) $(CARGO) run --release $(LOCKED) -p sluice-bench -- $(if $(QUICK),--quick) $(BENCH_ARGS)

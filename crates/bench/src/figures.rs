@@ -1,5 +1,6 @@
 //! Figures of turns by name, over all turns of a case, and compared with another case's.
 
+use std::ops::Div;
 use std::slice;
 
 use serde_json::{Value, json};
@@ -138,6 +139,17 @@ pub(crate) fn compare(
     for series in all {
         if let Some(baseline) = baselines.iter().find(|one| one.subject == series.subject) {
             series.put(name, series.against(baseline, figure, how));
+        }
+    }
+}
+
+/// Puts the figure of each series as a multiple of that of another subject in the same case.
+pub(crate) fn compare_with(all: &mut [Series], subject: &str, name: &str, figure: &str) {
+    let others: Vec<Series> = all.iter().filter(|one| one.subject == subject).cloned().collect();
+    for series in all {
+        if let Some(other) = others.iter().find(|one| one.case == series.case) {
+            let ratios = series.against(other, figure, Div::div);
+            series.put(name, ratios);
         }
     }
 }

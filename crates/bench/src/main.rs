@@ -7,6 +7,7 @@ mod options;
 mod rows;
 mod scenario;
 mod scenarios;
+mod sink;
 mod stage;
 mod table;
 #[cfg(test)]
@@ -76,7 +77,8 @@ async fn run(options: &Options) -> Result<()> {
         sections.push(scenario.run(options).await);
     }
     if !results.is_empty() {
-        let names: Vec<&str> = options.contestants.iter().map(|one| one.name).collect();
+        let in_table = options.contestants.iter().filter(|one| !one.is_vmagent());
+        let names: Vec<&str> = in_table.map(|one| one.name).collect();
         println!("{}", table::to_markdown(&results, &names));
     }
     if let Some(ratio) = table::further_pipeline(&results) {

@@ -32,6 +32,9 @@ pub(crate) struct Options {
     /// The Collector's binary [default: $SLUICE_TEST_OTELCOL]
     #[arg(long, value_name = "PATH")]
     otelcol: Option<PathBuf>,
+    /// The vmagent binary, for the scenario scrapes [default: $SLUICE_TEST_VMAGENT]
+    #[arg(long, value_name = "PATH")]
+    vmagent: Option<PathBuf>,
     /// One turn of 2 seconds each, and of the scenarios only those that --row names, for a first
     /// impression
     #[arg(long)]
@@ -109,6 +112,7 @@ impl Options {
             ("sluice", Kind::Sluice, sluice),
             (BASELINE, Kind::Sluice, self.baseline.clone()),
             ("otelcol", Kind::Collector, find(&self.otelcol, "SLUICE_TEST_OTELCOL")),
+            ("vmagent", Kind::VmAgent, find(&self.vmagent, "SLUICE_TEST_VMAGENT")),
         ]
         .into_iter()
         .filter_map(|(name, kind, binary)| Some(Contestant { name, kind, binary: binary? }))

@@ -62,6 +62,8 @@ pub(crate) struct Setting<'a> {
     pub(crate) config: GatewayConfig,
     /// Further arguments.
     pub(crate) args: Vec<String>,
+    /// Further variables of its environment.
+    pub(crate) env: Vec<(String, String)>,
     /// Backends that are to get everything, each with a pipeline of its own.
     backends: Vec<Faults>,
     /// Backends of further pipelines, of which nothing is expected.
@@ -83,6 +85,7 @@ impl<'a> Setting<'a> {
             turn,
             config,
             args: Vec::new(),
+            env: Vec::new(),
             backends: vec![Faults::default()],
             sick: Vec::new(),
             counting: Counting::Verify,
@@ -111,7 +114,8 @@ impl<'a> Setting<'a> {
         config.backends = backends.iter().map(Backend::addr).collect();
         let spec = self.turn.contestant.spec(&config, self.turn.options);
         let args = [spec.args, self.args].concat();
-        let spec = SubjectSpec { args, cpus: self.cpus, limits: self.limits, ..spec };
+        let env = [spec.env, self.env].concat();
+        let spec = SubjectSpec { args, env, cpus: self.cpus, limits: self.limits, ..spec };
         let subject = Subject::start(spec).await?;
         // Without its limits the numbers would mean something else.
         ensure!(subject.warnings.is_empty(), "{}", subject.warnings.join("; "));
@@ -322,6 +326,7 @@ pub(crate) enum Kind {
     Nginx,
     Sluice,
     Collector,
+    VmAgent,
 }
 
 impl Contestant {
@@ -329,8 +334,17 @@ impl Contestant {
         self.kind == Kind::Sluice
     }
 
+    /// Whether it is configured as the Collector is.
     pub(crate) fn is_gateway(&self) -> bool {
-        self.kind != Kind::Nginx
+        matches!(self.kind, Kind::Sluice | Kind::Collector)
+    }
+
+    pub(crate) fn is_nginx(&self) -> bool {
+        self.kind == Kind::Nginx
+    }
+
+    pub(crate) fn is_vmagent(&self) -> bool {
+        self.kind == Kind::VmAgent
     }
 
     /// `config` is a gateway's; a relay uses its listen address and its first backend.
@@ -342,14 +356,22 @@ impl Contestant {
             ),
             Kind::Sluice => (&["run", "--config", "{config}"], config.to_yaml()),
             Kind::Collector => (&["--config", "{config}"], config.to_yaml()),
+            // A scenario says what is scraped, and where it goes.
+            Kind::VmAgent => {
+                (&["-remoteWrite.tmpDataPath={dir}/queue", "-loggerLevel=ERROR"], String::new())
+            }
         };
-        // The Collector has one core, but would by itself count the machine's.
-        let is_collector = self.kind == Kind::Collector;
-        let one_core = is_collector.then(|| ("GOMAXPROCS".to_owned(), "1".to_owned()));
+        let mut args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
+        if self.is_vmagent() {
+            args.push(format!("-httpListenAddr={}", config.listen));
+        }
+        // Go programs have one core, but would by themselves count the machine's.
+        let is_go = matches!(self.kind, Kind::Collector | Kind::VmAgent);
+        let one_core = is_go.then(|| ("GOMAXPROCS".to_owned(), "1".to_owned()));
         SubjectSpec {
             name: self.name.to_owned(),
             binary: self.binary.clone(),
-            args: args.iter().map(|&arg| arg.to_owned()).collect(),
+            args,
             config: yaml,
             config_file: "config.yaml".to_owned(),
             env: one_core.into_iter().collect(),

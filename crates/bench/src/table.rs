@@ -24,8 +24,9 @@ pub(crate) async fn measure_rows(options: &Options) -> Vec<RowResult> {
             compared.iter().find(|row| row.case() == case).expect("cases are these rows")
         };
         let cases: Vec<String> = compared.iter().map(Row::case).collect();
-        let takes =
-            |contestant: &Contestant, case: &str| row(case).relay || contestant.is_gateway();
+        let takes = |contestant: &Contestant, case: &str| {
+            contestant.is_gateway() || contestant.is_nginx() && row(case).relay
+        };
         let measure = async |turn: Turn<'_>| row(turn.case).measure(turn).await;
         let describe = |one: &Series| row(&one.case).describe(one);
         let series = in_turns("", options, &cases, takes, measure, describe).await;

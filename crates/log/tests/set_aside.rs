@@ -395,12 +395,14 @@ fn a_file_that_cannot_be_set_aside_stays() {
     wait_set_aside(&log, 1);
 }
 
-/// The head of the log as a cursor's file tells it.
-fn stored_head(disk: &FaultyDisk, name: &str) -> u64 {
+/// The floor and the head of the log as a cursor's file tells them.
+fn stored(disk: &FaultyDisk, name: &str) -> (u64, u64) {
     let files = disk.contents();
     let (_, bytes) = files.iter().find(|(path, _)| path.ends_with(name)).expect("a cursor");
     let slots = bytes.chunks(SLOT_LEN_BYTES as usize).filter_map(|slot| decode_slot(slot).ok());
-    slots.max_by_key(|(sequence, _)| *sequence).map_or(0, |(_, state)| state.head)
+    slots
+        .max_by_key(|(sequence, _)| *sequence)
+        .map_or((0, 0), |(_, state)| (state.floor, state.head))
 }
 
 /// Scenario: the process is killed, and headers at the end of its newest file are damaged: the last
@@ -419,7 +421,8 @@ fn damage_at_the_end_of_what_was_durable_is_kept() {
         }
         let (offset, _) = next(&log, id).expect("a frame");
         log.resolve(id, offset);
-        wait_until("the cursor is written", || stored_head(&disk, "a.cursor") == FRAMES);
+        let resolved = (offset + 1, FRAMES);
+        wait_until("the cursor is written", || stored(&disk, "a.cursor") == resolved);
         let disk = disk.kill_process();
         drop(log);
         let (path, _) = disk

@@ -6,7 +6,6 @@ use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use sluice_otlp::Signal;
-use tempfile::TempDir;
 
 use super::*;
 
@@ -51,7 +50,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     case_head: "Operators",
     takes: |contestant, _| contestant.is_gateway(),
     measure: |turn| Box::pin(measure(turn)),
-    compare: compare_with_the_collector,
+    compare: |all| compare_with(all, "otelcol", "of_collector", "cpu_s_per_million"),
     columns: &[
         ("CPU-s/M lines", |series| series.cell("cpu_s_per_million", 2)),
         ("× otelcol", |series| series.cell("of_collector", 3)),
@@ -94,17 +93,6 @@ fn bar(case: &str) -> Option<f64> {
     }
 }
 
-fn compare_with_the_collector(all: &mut [Series]) {
-    let collectors: Vec<Series> =
-        all.iter().filter(|series| series.subject == "otelcol").cloned().collect();
-    for series in all {
-        if let Some(collector) = collectors.iter().find(|one| one.case == series.case) {
-            let ratios = series.against(collector, "cpu_s_per_million", Div::div);
-            series.put("of_collector", ratios);
-        }
-    }
-}
-
 /// A line without its end.
 fn line(case: &str) -> String {
     let fill = |prefix: &str| format!("{prefix:a<width$}", width = LINE_BYTES - 1);
@@ -125,8 +113,8 @@ fn operators(case: &str) -> serde_json::Value {
     }
 }
 
-/// The receiver, which the gateway's configuration lacks. JSON is YAML. `$` stands for itself.
-pub(super) fn receiver_config(include: &Path, operators: serde_json::Value) -> String {
+/// The receiver, which the gateway's configuration lacks.
+pub(super) fn receiver_config(include: &Path, operators: serde_json::Value) -> serde_json::Value {
     let receiver = json!({
         "include": [include],
         "include_file_path": true,
@@ -134,11 +122,10 @@ pub(super) fn receiver_config(include: &Path, operators: serde_json::Value) -> S
         "operators": operators,
     });
     let pipelines = json!({ "logs/0": { "receivers": ["otlp", "filelog"] } });
-    let config = json!({
+    json!({
         "receivers": { "filelog": receiver },
         "service": { "pipelines": pipelines },
-    });
-    config.to_string().replace('$', "$$")
+    })
 }
 
 /// Writes a file of lines, where no subject looks for it. Returns the pod's folder.
@@ -161,14 +148,13 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
     let read = folder.path().join("read");
     fs::create_dir(&read)?;
     let pod = write_lines(folder.path(), turn.case, lines)?;
-    let receiver = folder.path().join("receiver.yaml");
-    fs::write(&receiver, receiver_config(&read.join("*/*/*.log"), operators(turn.case)))?;
     let mut setting = Setting::of(turn, LIMIT_MIB, "")?.counting_lightly();
     setting.config.signal = Signal::Logs;
     if !is_sluice {
         setting.config.processors.push("batch");
     }
-    setting.args = vec!["--config".to_owned(), receiver.display().to_string()];
+    let config = receiver_config(&read.join("*/*/*.log"), operators(turn.case));
+    setting.args = overlay(&folder, &config)?;
     let stage = setting.start().await?;
     let backend = &stage.backends[0];
     let before = stage.processes()?;

@@ -6,7 +6,6 @@ use std::io::Write as _;
 
 use sluice_load::latency::{new_histogram, record};
 use sluice_otlp::Signal;
-use tempfile::TempDir;
 
 use super::files::{arrive, receiver_config};
 use super::*;
@@ -71,13 +70,11 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
         // Lines differ: files with the same first bytes would be taken for one.
         fs::write(path, format!("2026-04-13T07:59:37Z stdout F line 0 of file {number}\n"))?;
     }
-    let receiver = folder.path().join("receiver.yaml");
     let operators = json!([{ "type": "container" }]);
     let include = folder.path().join("*/*/*.log");
-    fs::write(&receiver, receiver_config(&include, operators))?;
     let mut setting = Setting::of(turn, LIMIT_MIB, "")?.counting_lightly();
     setting.config.signal = Signal::Logs;
-    setting.args = vec!["--config".to_owned(), receiver.display().to_string()];
+    setting.args = overlay(&folder, &receiver_config(&include, operators))?;
     let stage = setting.start().await?;
     let backend = &stage.backends[0];
     arrive(backend, files, READ_WITHIN, LOOK_EVERY * 20).await?;

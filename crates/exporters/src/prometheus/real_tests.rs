@@ -47,3 +47,36 @@ async fn prometheus_scrapes_every_kind_of_metric() {
     sent.abort();
     assert_eq!(real.value("absent(real_load)").await, "1");
 }
+
+/// Guarantee: Prometheus scrapes over TLS with HTTP/2, and only with its token.
+#[tokio::test]
+async fn prometheus_scrapes_over_tls_with_a_token() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| folder.path().join(name);
+    let own = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("generates");
+    std::fs::write(path("cert.pem"), own.cert.pem()).expect("writes");
+    std::fs::write(path("key.pem"), own.signing_key.serialize_pem()).expect("writes");
+    let served = Served::start(&format!(
+        "tls: {{cert_file: '{}', key_file: '{}'}}, auth: {{authenticator: token}}",
+        path("cert.pem").display(),
+        path("key.pem").display(),
+    ))
+    .await;
+    assert_eq!(served.send(metrics(now_ns())).await, Outcome::Delivered);
+    let job = |name: &str, token: &str| {
+        format!(
+            "{{job_name: {name}, scheme: https, tls_config: {{ca_file: '{}'}}, authorization: \
+             {{credentials: {token}}}, static_configs: [{{targets: ['{}']}}]}}",
+            path("cert.pem").display(),
+            served.address
+        )
+    };
+    let config = format!(
+        "{{global: {{scrape_interval: 500ms, scrape_timeout: 500ms}}, scrape_configs: [{}, {}]}}\n",
+        job("known", "good"),
+        job("unknown", "bad"),
+    );
+    let Some(real) = Real::prometheus_with(&config).await else { return };
+    assert_eq!(real.value("load{job=%22known%22}").await, "1.5");
+    assert_eq!(real.value("up{job=%22unknown%22}").await, "0");
+}
