@@ -1,4 +1,5 @@
-//! The data points of a target: which samples make one up, and its attributes, encoded once.
+//! The data points of a target: which samples make one up, and its attributes, encoded once. Most
+//! attributes are those of many points: each is kept once for all.
 
 use sluice_prometheus::build::{attribute, exemplar};
 use sluice_prometheus::native::Native;
@@ -59,20 +60,22 @@ pub(crate) struct MetricPoints {
 #[derive(Debug, Default)]
 pub(crate) struct Point {
     pub(crate) metric: u32,
+    /// Length of its attributes, encoded.
+    pub(crate) attribute_bytes: u32,
     scrape: u64,
     time_ms: i64,
     /// All of its series are gone.
     stale: bool,
     pub(crate) start_ns: u64,
     pub(crate) value: Option<f64>,
-    /// Encoded.
-    pub(crate) exemplars: Vec<u8>,
     pub(crate) parts: Option<Box<Parts>>,
 }
 
 /// The parts of a point that is more than a number.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
+    /// Encoded.
+    pub(crate) exemplars: Vec<u8>,
     pub(crate) sum: Option<f64>,
     pub(crate) count: Option<f64>,
     /// Bounds with counts, or quantiles with values, as the page orders them.
@@ -88,8 +91,8 @@ impl Point {
     fn begin(&mut self, scrape: u64, time_ms: i64, stale: bool) {
         (self.scrape, self.time_ms, self.stale) = (scrape, time_ms, stale);
         (self.start_ns, self.value) = (0, None);
-        self.exemplars = Vec::new();
         if let Some(parts) = &mut self.parts {
+            parts.exemplars = Vec::new();
             (parts.sum, parts.count, parts.native) = (None, None, None);
             parts.boundaries.clear();
         }
@@ -127,7 +130,10 @@ pub(crate) struct Points {
     pub(crate) resources: Table<Resource>,
     pub(crate) homes: Table<Home>,
     pub(crate) metrics: Table<MetricPoints>,
+    /// By the number of their metric, then those of their attributes.
     pub(crate) points: Table<Point>,
+    /// Encoded.
+    pub(crate) attributes: Table<()>,
     /// The metrics of this scrape, in the order of the page.
     pub(crate) order: Vec<u32>,
     scrape: u64,
@@ -146,6 +152,12 @@ fn take_within<P, T>(
         parents.release(parent);
     }
     id
+}
+
+/// The numbers of a point's attributes, in their order.
+pub(crate) fn attribute_ids(key: &[u8]) -> impl Iterator<Item = u32> {
+    let (ids, _) = key.as_chunks::<4>();
+    ids.iter().skip(1).map(|id| u32::from_le_bytes(*id))
 }
 
 fn push_text(key: &mut Vec<u8>, text: &str) {
@@ -226,18 +238,25 @@ impl Points {
         self.metrics.get_mut(id).about = metric.about;
         key.clear();
         key.extend(id.to_le_bytes());
+        let (mut encoded, mut attribute_bytes) = (Vec::new(), 0);
         for (name, value) in labels.iter() {
             let is_attribute = !OF_TARGET.contains(&name)
                 && name != boundary_label
                 && !name.starts_with(SCOPE_PREFIX);
             if is_attribute {
-                attribute(&mut key, shape.attributes_field(), name, value);
+                encoded.clear();
+                attribute(&mut encoded, shape.attributes_field(), name, value);
+                attribute_bytes += encoded.len() as u32;
+                let (attribute, _) = self.attributes.take(&encoded, || ());
+                key.extend(attribute.to_le_bytes());
             }
         }
-        let group = take_within(&mut self.metrics, id, &mut self.points, &key, || Point {
-            metric: id,
-            ..Point::default()
-        });
+        let make = || Point { metric: id, attribute_bytes, ..Point::default() };
+        let (group, is_new) = self.points.take(&key, make);
+        if !is_new {
+            self.metrics.release(id);
+            self.release_attributes(&key);
+        }
         Some(Use::Sample { group, role: metric.role, boundary })
     }
 
@@ -274,17 +293,26 @@ impl Points {
 
     /// Ends the use of a point by a series.
     pub(crate) fn release(&mut self, group: u32) {
-        if let Some(point) = self.points.release(group)
-            && let Some(metric) = self.metrics.release(point.metric)
-            && let Some(home) = self.homes.release(metric.home)
+        let Some((key, point)) = self.points.release(group) else { return };
+        self.release_attributes(&key);
+        if let Some((_, metric)) = self.metrics.release(point.metric)
+            && let Some((_, home)) = self.homes.release(metric.home)
         {
             self.resources.release(home.resource);
+        }
+    }
+
+    /// Ends the uses by a point.
+    fn release_attributes(&mut self, key: &[u8]) {
+        for attribute in attribute_ids(key) {
+            self.attributes.release(attribute);
         }
     }
 
     /// Gives back the memory of a target that once was large.
     pub(crate) fn trim(&mut self) {
         self.points.trim();
+        self.attributes.trim();
         self.metrics.trim();
         self.homes.trim();
         self.resources.trim();
@@ -381,14 +409,15 @@ impl Points {
         let shape = self.metrics.get(point.metric).shape;
         if let Some(field) = shape.exemplars_field() {
             let time_ns = nanos_of_millis(time_ms);
-            exemplar(&mut point.exemplars, field, time_ns, value, labels);
+            exemplar(&mut point.parts().exemplars, field, time_ns, value, labels);
         }
     }
 
     /// Bytes that it takes, about.
     pub(crate) fn memory(&self) -> usize {
-        let Points { resources, homes, metrics, points, .. } = self;
+        let Points { resources, homes, metrics, points, attributes, .. } = self;
         // Values own texts and parts beside their keys.
-        resources.memory() * 3 + homes.memory() * 2 + metrics.memory() * 2 + points.memory()
+        let above = resources.memory() * 3 + homes.memory() * 2 + metrics.memory() * 2;
+        above + points.memory() + attributes.memory()
     }
 }

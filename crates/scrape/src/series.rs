@@ -1,10 +1,39 @@
 //! The series of a target, by the raw bytes that they have on its page.
 //!
 //! Most pages list the same series in the same order each time. Each series therefore remembers
-//! which one came next: one comparison of bytes recognises it, and its labels are not even read.
+//! which one came next: one hash of its bytes recognises it, and its labels are not even read.
+
+use twox_hash::XxHash3_128;
 
 use crate::metadata::Role;
-use crate::table::{NONE, Table};
+use crate::table::{Key, NONE, Table};
+
+/// Stands for the raw bytes of a series, which take far more memory. That two of a million series
+/// share it is as likely as one in 10^26. A target that makes such bytes harms its own series only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Fingerprint {
+    len: u32,
+    hash: [u32; 4],
+}
+
+impl Fingerprint {
+    pub(crate) fn of(raw: &[u8]) -> Fingerprint {
+        let hash = XxHash3_128::oneshot(raw);
+        let word = |number: u32| (hash >> (32 * number)) as u32;
+        Fingerprint { len: raw.len() as u32, hash: [word(0), word(1), word(2), word(3)] }
+    }
+
+    /// The length of the raw bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len as usize
+    }
+}
+
+impl Key for Fingerprint {
+    fn owned_bytes(&self) -> usize {
+        0
+    }
+}
 
 /// The place of the samples of a series.
 #[derive(Debug)]
@@ -50,7 +79,7 @@ pub(crate) enum End {
 
 #[derive(Debug, Default)]
 pub(crate) struct AllSeries {
-    table: Table<Series>,
+    table: Table<Series, Fingerprint>,
     first: u32,
     last: u32,
     /// Series after the last scrape that did not fail.
@@ -77,15 +106,16 @@ impl AllSeries {
         if self.last == NONE { self.first } else { self.table.get(self.last).next }
     }
 
-    /// The bytes of the series that should come next; empty if none is known.
-    pub(crate) fn expected(&self) -> &[u8] {
+    /// The series that should come next, if one is known.
+    pub(crate) fn expected(&self) -> Option<&Fingerprint> {
         self.table.key_if_any(self.expected_id())
     }
 
     /// The series of these bytes.
     pub(crate) fn find(&self, raw: &[u8]) -> Option<u32> {
-        let is_expected = !raw.is_empty() && self.expected() == raw;
-        if is_expected { Some(self.expected_id()) } else { self.table.find(raw) }
+        let of_raw = Fingerprint::of(raw);
+        let is_expected = self.expected() == Some(&of_raw);
+        if is_expected { Some(self.expected_id()) } else { self.table.find(&of_raw) }
     }
 
     /// Notes that a series is on the page; false if it is not for the first time.
@@ -103,7 +133,7 @@ impl AllSeries {
         self.info_bytes += info_bytes(&used);
         let series =
             Series { used, version, next: NONE, seen: false, live: false, was_live: false };
-        self.table.add(raw, series)
+        self.table.add(Fingerprint::of(raw), series)
     }
 
     /// Gives a known series another use; answers the one that it had.
@@ -139,7 +169,7 @@ impl AllSeries {
             series.was_live = live;
             let seen = std::mem::take(&mut series.seen);
             if !(keep || seen && end != End::Forget)
-                && let Some(series) = self.table.release(id)
+                && let Some((_, series)) = self.table.release(id)
             {
                 self.info_bytes -= info_bytes(&series.used);
                 freed(series.used);

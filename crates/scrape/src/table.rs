@@ -1,17 +1,32 @@
-//! Values by the bytes that name them, each with a small number that stands for it.
+//! Values by the keys that name them, each with a small number that stands for it.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::borrow::Borrow;
+use std::hash::{BuildHasher, Hash, RandomState};
+
+use hashbrown::HashTable;
 
 /// No value.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Bytes that an entry takes beside its key and value, about.
-const ENTRY_BYTES: usize = 64;
+/// Bytes that an entry of the index takes, about.
+const ENTRY_BYTES: usize = 10;
+/// Bytes that the allocator takes for a key beside its own, about.
+const ALLOCATION_BYTES: usize = 16;
+
+pub(crate) trait Key: Hash + Eq {
+    /// Bytes that it owns, about.
+    fn owned_bytes(&self) -> usize;
+}
+
+impl Key for Box<[u8]> {
+    fn owned_bytes(&self) -> usize {
+        self.len() + ALLOCATION_BYTES
+    }
+}
 
 #[derive(Debug)]
-struct Slot<T> {
-    key: Arc<[u8]>,
+struct Slot<K, T> {
+    key: K,
     /// References to the value: it lives as long as there is one.
     uses: u32,
     value: T,
@@ -19,59 +34,75 @@ struct Slot<T> {
 
 /// The number of a removed value is used again.
 #[derive(Debug)]
-pub(crate) struct Table<T> {
-    index: HashMap<Arc<[u8]>, u32>,
-    slots: Vec<Option<Slot<T>>>,
+pub(crate) struct Table<T, K = Box<[u8]>> {
+    hasher: RandomState,
+    /// Numbers by their keys, which are in the slots.
+    index: HashTable<u32>,
+    slots: Vec<Option<Slot<K, T>>>,
     free: Vec<u32>,
     key_bytes: usize,
 }
 
-impl<T> Default for Table<T> {
+impl<T, K> Default for Table<T, K> {
     fn default() -> Self {
-        Table { index: HashMap::new(), slots: Vec::new(), free: Vec::new(), key_bytes: 0 }
+        let hasher = RandomState::new();
+        Table { hasher, index: HashTable::new(), slots: Vec::new(), free: Vec::new(), key_bytes: 0 }
     }
 }
 
-impl<T> Table<T> {
-    pub(crate) fn find(&self, key: &[u8]) -> Option<u32> {
-        self.index.get(key).copied()
-    }
+fn slot<K, T>(slots: &[Option<Slot<K, T>>], id: u32) -> &Slot<K, T> {
+    slots[id as usize].as_ref().expect("the number of a value")
+}
 
+impl<T> Table<T> {
     /// The value of this key, made if there is none, with one use more; and whether it was made.
     pub(crate) fn take(&mut self, key: &[u8], make: impl FnOnce() -> T) -> (u32, bool) {
         if let Some(id) = self.find(key) {
             self.slot_mut(id).uses += 1;
             return (id, false);
         }
-        (self.add(key, make()), true)
+        (self.add(key.into(), make()), true)
+    }
+}
+
+impl<T, K: Key> Table<T, K> {
+    pub(crate) fn find<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<u32>
+    where
+        K: Borrow<Q>,
+    {
+        let is_of_key = |id: &u32| slot(&self.slots, *id).key.borrow() == key;
+        self.index.find(self.hasher.hash_one(key), is_of_key).copied()
     }
 
     /// Adds a value whose key is not known, with one use.
-    pub(crate) fn add(&mut self, key: &[u8], value: T) -> u32 {
+    pub(crate) fn add(&mut self, key: K, value: T) -> u32 {
         let id = self.free.pop().unwrap_or(self.slots.len() as u32);
-        let key: Arc<[u8]> = key.into();
-        self.key_bytes += key.len();
-        self.index.insert(Arc::clone(&key), id);
-        let slot = Some(Slot { key, uses: 1, value });
+        self.key_bytes += key.owned_bytes();
+        let hash = self.hasher.hash_one(&key);
+        let added = Some(Slot { key, uses: 1, value });
         match self.slots.get_mut(id as usize) {
-            Some(place) => *place = slot,
-            None => self.slots.push(slot),
+            Some(place) => *place = added,
+            None => self.slots.push(added),
         }
+        let rehash = |id: &u32| self.hasher.hash_one(&slot(&self.slots, *id).key);
+        self.index.insert_unique(hash, id, rehash);
         id
     }
 
-    /// Ends one use; answers the value if that was the last.
-    pub(crate) fn release(&mut self, id: u32) -> Option<T> {
+    /// Ends one use; answers key and value if that was the last.
+    pub(crate) fn release(&mut self, id: u32) -> Option<(K, T)> {
         let slot = self.slot_mut(id);
         slot.uses -= 1;
         if slot.uses > 0 {
             return None;
         }
-        let slot = self.slots[id as usize].take()?;
-        self.index.remove(&slot.key);
-        self.key_bytes -= slot.key.len();
+        let Slot { key, value, .. } = self.slots[id as usize].take()?;
+        if let Ok(entry) = self.index.find_entry(self.hasher.hash_one(&key), |it| *it == id) {
+            entry.remove();
+        }
+        self.key_bytes -= key.owned_bytes();
         self.free.push(id);
-        Some(slot.value)
+        Some((key, value))
     }
 
     /// Gives back the memory of a target that once was large.
@@ -82,26 +113,27 @@ impl<T> Table<T> {
             self.slots.shrink_to_fit();
             self.free.retain(|id| (*id as usize) < used);
             self.free.shrink_to_fit();
-            self.index.shrink_to_fit();
+            let rehash = |id: &u32| self.hasher.hash_one(&slot(&self.slots, *id).key);
+            self.index.shrink_to_fit(rehash);
         }
     }
 
-    fn slot_mut(&mut self, id: u32) -> &mut Slot<T> {
+    fn slot_mut(&mut self, id: u32) -> &mut Slot<K, T> {
         self.slots[id as usize].as_mut().expect("the number of a value")
     }
 
-    pub(crate) fn key(&self, id: u32) -> &[u8] {
-        &self.slots[id as usize].as_ref().expect("the number of a value").key
+    pub(crate) fn key(&self, id: u32) -> &K {
+        &slot(&self.slots, id).key
     }
 
     /// The key behind a number that may be outdated.
-    pub(crate) fn key_if_any(&self, id: u32) -> &[u8] {
+    pub(crate) fn key_if_any(&self, id: u32) -> Option<&K> {
         let slot = self.slots.get(id as usize).and_then(Option::as_ref);
-        slot.map_or(&[], |slot| &slot.key)
+        slot.map(|slot| &slot.key)
     }
 
     pub(crate) fn get(&self, id: u32) -> &T {
-        &self.slots[id as usize].as_ref().expect("the number of a value").value
+        &slot(&self.slots, id).value
     }
 
     pub(crate) fn get_mut(&mut self, id: u32) -> &mut T {
@@ -125,7 +157,7 @@ impl<T> Table<T> {
     pub(crate) fn memory(&self) -> usize {
         self.key_bytes
             + self.index.len() * ENTRY_BYTES
-            + self.slots.len() * size_of::<Option<Slot<T>>>()
+            + self.slots.len() * size_of::<Option<Slot<K, T>>>()
     }
 }
 
@@ -137,16 +169,18 @@ mod tests {
     /// takes no memory.
     #[test]
     fn values_live_as_long_as_their_uses() {
-        let mut table = Table::default();
-        let first = table.add(b"a", 1);
-        let second = table.add(b"b", 2);
+        let mut table: Table<_> = Table::default();
+        let first = table.add(b"a"[..].into(), 1);
+        let second = table.add(b"b"[..].into(), 2);
         assert_eq!(table.take(b"a", || 3), (first, false));
         assert_eq!((*table.get(first), *table.get(second)), (1, 2));
-        assert_eq!((table.key(first), table.key_if_any(7)), (&b"a"[..], &b""[..]));
+        assert_eq!(&**table.key(first), b"a");
+        assert!(table.key_if_any(7).is_none());
         assert_eq!(table.release(first), None);
-        assert_eq!(table.release(first), Some(1));
-        assert_eq!((table.find(b"a"), table.find(b"b"), table.len()), (None, Some(second), 1));
-        assert_eq!(table.key_if_any(first), b"");
+        assert_eq!(table.release(first), Some((b"a"[..].into(), 1)));
+        let find = |key: &[u8]| table.find(key);
+        assert_eq!((find(b"a"), find(b"b"), table.len()), (None, Some(second), 1));
+        assert!(table.key_if_any(first).is_none());
         assert_eq!(table.take(b"c", || 4), (first, true));
         assert_eq!(table.end(), 2);
         assert!(table.memory() > 0);
@@ -156,18 +190,20 @@ mod tests {
         assert_eq!(table.memory(), 0);
     }
 
-    /// Guarantee: no number is given twice after a table has become small.
+    /// Guarantee: no number is given twice after a table has become small, and keys are found.
     #[test]
     fn a_small_table_has_small_numbers() {
-        let mut table = Table::default();
-        let ids: Vec<u32> = (0..100_u8).map(|key| table.add(&[key], key)).collect();
+        let mut table: Table<_> = Table::default();
+        let ids: Vec<u32> = (0..100_u8).map(|key| table.add([key][..].into(), key)).collect();
         for id in &ids[10..] {
             table.release(*id);
         }
         table.trim();
         assert_eq!(table.end(), 10);
+        assert!((0..10_u8).all(|key| table.find(&[key][..]) == Some(ids[usize::from(key)])));
         table.release(ids[3]);
-        let mut again: Vec<u32> = (100..120_u8).map(|key| table.add(&[key], key)).collect();
+        let mut again: Vec<u32> =
+            (100..120_u8).map(|key| table.add([key][..].into(), key)).collect();
         again.sort_unstable();
         let expected: Vec<u32> = [3].into_iter().chain(10..29).collect();
         assert_eq!(again, expected);

@@ -7,7 +7,7 @@ use memchr::{memchr, memchr_iter, memmem, memrchr};
 use crate::error::{ScrapeError, excerpt};
 use crate::lex::{self, Mistake, Part, Result, mistake};
 use crate::number::{parse_float, parse_seconds};
-use crate::series::AllSeries;
+use crate::series::{AllSeries, Fingerprint};
 use sluice_prometheus::Kind;
 
 const NO_END: &str = "the page does not end with # EOF";
@@ -114,11 +114,7 @@ impl<'a> Reader<'a> {
     fn read(&mut self, series: &AllSeries) -> Result<Option<Item<'a>>> {
         let expected = series.expected();
         loop {
-            if !expected.is_empty()
-                && self.page[self.at..].starts_with(expected)
-                && self.ends_at(self.at + expected.len())
-            {
-                let end = self.at + expected.len();
+            if let Some(end) = expected.and_then(|expected| self.end_of(expected)) {
                 return self.sample(end, Some(series.expected_id())).map(Some);
             }
             if !self.strict {
@@ -154,6 +150,13 @@ impl<'a> Reader<'a> {
                 }
             }
         }
+    }
+
+    /// The end of this series, if it starts here.
+    fn end_of(&self, expected: &Fingerprint) -> Option<usize> {
+        let end = self.at + expected.len();
+        let raw = self.page.get(self.at..end)?;
+        (self.ends_at(end) && Fingerprint::of(raw) == *expected).then_some(end)
     }
 
     /// The end of the series that starts here, if its labels and its exemplar are ordinary ones.

@@ -6,7 +6,8 @@ use sluice_otlp::wire::{varint_len, write_len_field, write_message};
 use sluice_prometheus::build::{attribute, double, fixed64, native_content};
 
 use crate::metadata::{Metadata, Role};
-use crate::points::{MetricPoints, Parts, Point, Points, Resource, Scope};
+use crate::points::{MetricPoints, Parts, Point, Points, Resource, Scope, attribute_ids};
+use crate::table::Table;
 use crate::unit::{trim_suffixes, ucum};
 use sluice_prometheus::Kind;
 
@@ -82,7 +83,7 @@ impl Points {
     /// Writes all points of this scrape as one request; answers how many.
     pub(crate) fn write(&mut self, metadata: &Metadata, trim: bool, out: &mut Vec<u8>) -> u32 {
         let mut items = 0;
-        let Points { resources, homes, metrics, points, order, .. } = self;
+        let Points { resources, homes, metrics, points, attributes, order, .. } = self;
         let mut wanted: Vec<(u32, u32, u32)> = Vec::with_capacity(order.len());
         for id in order.iter() {
             let metric = metrics.get_mut(*id);
@@ -105,9 +106,9 @@ impl Points {
                         write_message(out, 1, 1, |out| scope_content(out, &home.scope));
                         for (.., id) in wanted {
                             let metric = metrics.get_mut(*id);
-                            let (metric, points) = (metric, &*points);
+                            let known = (&*points, &*attributes);
                             metric.width = write_message(out, 2, metric.width, |out| {
-                                metric_content(out, metric, points, metadata, trim);
+                                metric_content(out, metric, known, metadata, trim);
                             });
                         }
                         text(out, 3, &home.scope.schema_url);
@@ -148,7 +149,7 @@ fn scope_content(out: &mut Vec<u8>, scope: &Scope) {
 fn metric_content(
     out: &mut Vec<u8>,
     metric: &MetricPoints,
-    points: &crate::table::Table<Point>,
+    (points, attributes): (&Table<Point>, &Table<()>),
     metadata: &Metadata,
     trim: bool,
 ) {
@@ -159,11 +160,11 @@ fn metric_content(
     text(out, 3, &ucum(unit));
     write_message(out, u32::from(metric.shape.metric_field()), metric.width, |out| {
         for id in &metric.points {
-            // The key of a point is the number of its metric, then its attributes.
-            let attributes = &points.key(*id)[4..];
             let point = points.get(*id);
-            write_message(out, 1, varint_len(attributes.len() + 40), |out| {
-                out.extend_from_slice(attributes);
+            write_message(out, 1, varint_len(point.attribute_bytes as usize + 40), |out| {
+                for attribute in attribute_ids(points.key(*id)) {
+                    out.extend_from_slice(attributes.key(attribute));
+                }
                 point_content(out, metric.shape, point);
             });
         }
@@ -202,7 +203,7 @@ fn point_content(out: &mut Vec<u8>, shape: Shape, point: &Point) {
             }
         }
     }
-    out.extend_from_slice(&point.exemplars);
+    out.extend_from_slice(&parts.exemplars);
     if stale {
         out.extend_from_slice(&[shape.flags_field() << 3, NO_RECORDED_VALUE]);
     }

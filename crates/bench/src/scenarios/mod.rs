@@ -32,6 +32,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::figures::{Figures, Series, compare, compare_with, with};
 use crate::options::Options;
+use crate::rows::ENDLESS;
 use crate::scenario::{Scenario, Turn};
 use crate::stage::{COME_BACK, Observed, Setting, Stage, WARM_UP, WarmUp};
 

@@ -4,7 +4,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sluice_load::generate::Pace;
 use tokio::task::JoinSet;
 
 use super::*;
@@ -17,7 +16,6 @@ const WITH: &str = "ten keys";
 const PODS: usize = 10_000;
 /// Pods are created by as many at a time.
 const CREATORS: usize = 32;
-const SPANS_PER_S: f64 = 20_000.0;
 const WITHOUT_BAR: f64 = 1.3;
 const COLLECTOR_BAR: f64 = 1.0 / 8.0;
 /// The namespace and the pod that the load names.
@@ -49,7 +47,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     },
     notes: |_| {
         format!(
-            "{SPANS_PER_S:.0} spans/s through a gateway that knows {PODS} pods of a real API server \
+            "Spans as fast as they go through a gateway that knows {PODS} pods of a real API server \
              and finds the sender's by namespace and name. Ten attributes are added to each \
              request's resource. The Collector has `batch`.\nBar: CPU time of a span at most \
              {WITHOUT_BAR} × that without the processor, and at most 1/8 of the Collector's."
@@ -81,7 +79,7 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
     }
     let stage = setting.start().await?;
     let bytes = || stage.backends[0].counts().bytes;
-    let load = Load { pace: Pace::Open { items_per_s: SPANS_PER_S }, ..stage.load() };
+    let load = Load { retry: COME_BACK, grace: Duration::from_secs(1), ..stage.load() };
     let (bytes_before, spans_before) = (bytes(), stage.backends[0].items());
     let observed = stage.under_load(load, WARM_UP, turn.counted()).await?;
     let spans = (stage.backends[0].items() - spans_before) as f64;

@@ -52,7 +52,7 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
     setting.args = overlay(&folder, &config)?;
     let stage = setting.start().await?;
     let pace = Pace::Open { items_per_s: POINTS_PER_S };
-    let mut load = Load { pace, ..stage.load() }.start()?;
+    let mut load = Load { pace, duration: Some(ENDLESS), ..stage.load() }.start()?;
     sleep(WARM_UP_LONGER).await;
     let (before, points_before, bytes_before) =
         (stage.processes()?, load.report().accepted, sink.bytes());

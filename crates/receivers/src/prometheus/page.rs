@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use memchr::memchr_iter;
 use sluice_discovery::ScrapeConfig;
 use sluice_flow::fitted;
 use sluice_net::compress::{Ask, InflateError, Packing, decompress_admitted};
@@ -114,7 +115,7 @@ impl Known {
         };
         let page_bytes = page.len();
         admitted.permit.grow_to(page_bytes + self.request_bytes.max(page_bytes))?;
-        let lines = page.iter().filter(|byte| **byte == b'\n').count();
+        let lines = memchr_iter(b'\n', &page).count();
         let whole = (lines * SERIES_BYTES + page_bytes * COPIES).saturating_mul(self.growth);
         let growth = whole.saturating_sub(self.scraper.memory()).max(LEAST_GROWTH_BYTES);
         let limit_bytes = self.share.grow(growth);
