@@ -105,7 +105,8 @@ impl<T, K: Key> Table<T, K> {
         Some((key, value))
     }
 
-    /// Gives back the memory of a target that once was large.
+    /// Gives back memory: what a target needed that once was large, and the room to grow that a
+    /// vector takes in advance.
     pub(crate) fn trim(&mut self) {
         let used = self.slots.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
         if used < self.slots.len() / 2 {
@@ -115,6 +116,10 @@ impl<T, K: Key> Table<T, K> {
             self.free.shrink_to_fit();
             let rehash = |id: &u32| self.hasher.hash_one(&slot(&self.slots, *id).key);
             self.index.shrink_to_fit(rehash);
+        }
+        let slack = self.slots.len() / 8 + 4;
+        if self.slots.capacity() > self.slots.len() + slack {
+            self.slots.shrink_to_fit();
         }
     }
 
