@@ -199,3 +199,93 @@ fn of_api_server(failure: kubernetes::Failure) -> Failure {
         kubernetes::Failure::Other(reason) => Failure::new(Reason::Connection, reason),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use sluice_discovery::{Credentials, SecretSource};
+    use sluice_flow::source::{IngressRoute, MemoryPool};
+    use sluice_otlp::Signal;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// An engine that takes nothing.
+    struct Closed;
+
+    impl Ingress for Closed {
+        fn route(&self, _: Signal) -> Option<Arc<dyn IngressRoute>> {
+            None
+        }
+
+        fn waiting(&self, _: bool) -> Arc<dyn MemoryPool> {
+            unreachable!("it has no senders")
+        }
+    }
+
+    async fn ask(direct: &Direct) -> Trouble {
+        let ingress: Arc<dyn Ingress> = Arc::new(Closed);
+        let until = Instant::now() + Duration::from_secs(60);
+        let asking = Asking { ingress: &ingress, expected_bytes: 0, until };
+        direct.get("/stats/summary", asking).await.err().expect("it cannot be taken")
+    }
+
+    /// Scenario: the token's file is replaced, and then removed. Guarantee: each request shows the
+    /// token of now; without one there is no request, and no trouble shows a token.
+    #[tokio::test]
+    async fn tokens_are_those_of_now() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let token = folder.path().join("token");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("binds");
+        let address = listener.local_addr().expect("an address");
+        let echo = tokio::spawn(async move {
+            for _ in 0..2 {
+                let (mut stream, _) = listener.accept().await.expect("connects");
+                let mut head = vec![0; 4096];
+                let read = stream.read(&mut head).await.expect("a request");
+                let head = String::from_utf8_lossy(&head[..read]).into_owned();
+                let shown = head.lines().find(|line| line.starts_with("authorization: "));
+                let said = shown.unwrap_or_default().to_owned();
+                let answer = format!(
+                    "HTTP/1.1 401 Unauthorized\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{said}",
+                    said.len()
+                );
+                stream.write_all(answer.as_bytes()).await.expect("is read");
+                assert!(said.starts_with("authorization: Bearer secret-"), "{said}");
+            }
+        });
+        let credentials = SecretSource::File(Path::new(&token).to_owned());
+        let http = HttpConfig {
+            credentials: Some(Credentials::Header { scheme: "Bearer".to_owned(), credentials }),
+            ..HttpConfig::default()
+        };
+        let direct = Direct::new(http, &format!("http://{address}/"), "sluice/test").expect("made");
+        for text in ["secret-of-before\n", "secret-of-now"] {
+            std::fs::write(&token, text).expect("is written");
+            let Trouble::Failed(Failure { reason, message }) = ask(&direct).await else {
+                panic!("the kubelet refuses");
+            };
+            assert_eq!(reason, Reason::Unauthorized);
+            assert!(!message.contains("secret-"), "{message}");
+        }
+        echo.await.expect("both showed theirs");
+        std::fs::remove_file(&token).expect("is removed");
+        let Trouble::Failed(failure) = ask(&direct).await else { panic!("there is no token") };
+        assert_eq!(failure.reason, Reason::Credentials);
+        assert!(failure.message.contains("token"), "{failure:?}");
+    }
+
+    /// Guarantee: the permission that is missing is that of the path.
+    #[test]
+    fn missing_permissions_are_named() {
+        let said = |path| of_status(StatusCode::FORBIDDEN, path, "no").message;
+        assert!(said("/stats/summary").contains("the resource `nodes/stats` in"));
+        assert!(said("/pods").contains("the resource `nodes/pods` (before Kubernetes 1.33"));
+        let proxied = of_api_server(kubernetes::Failure::Forbidden("no".to_owned()));
+        assert_eq!(proxied.reason, Reason::Forbidden);
+        assert!(proxied.message.contains("`nodes/proxy`"), "{proxied:?}");
+    }
+}

@@ -48,7 +48,10 @@ pub(super) enum Source {
 pub(super) enum Endpoint {
     Url(String),
     /// This host's name, and what stands around it.
-    Host { scheme: &'static str, port: u16 },
+    Host {
+        scheme: &'static str,
+        port: u16,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +96,8 @@ impl KubeletStatsConfig {
         let node = fields.non_empty_string("node", doc);
         if settings.needs_node() && (node.is_none() || cluster.is_none()) {
             let names = "`node` and `k8s_api_config`";
-            let message = format!("needs {names} for metrics that are a part of the node's capacity");
+            let message =
+                format!("needs {names} for metrics that are a part of the node's capacity");
             let hint = "set `node: ${env:K8S_NODE_NAME}`, a variable from `spec.nodeName`";
             fields.error_with_hint(&message, hint);
         }
@@ -261,7 +265,8 @@ fn read_metrics(fields: &mut Fields<'_>) -> Vec<Choice> {
                        all.";
             let kept = fields.name_list("attributes", known, &[], doc);
             if fields.is_given("attributes") {
-                let keeps = |at: usize| known.get(at).is_some_and(|it| kept.iter().any(|k| k == it));
+                let keeps =
+                    |at: usize| known.get(at).is_some_and(|it| kept.iter().any(|k| k == it));
                 choice.keeps = [keeps(0), keeps(1)];
             }
             let strategies = [
@@ -286,10 +291,8 @@ fn read_metrics(fields: &mut Fields<'_>) -> Vec<Choice> {
 }
 
 fn read_attributes(fields: &mut Fields<'_>) -> Vec<AttributeChoice> {
-    let default = |(_, is_on): &(&str, bool)| AttributeChoice {
-        is_on: *is_on,
-        ..AttributeChoice::default()
-    };
+    let default =
+        |(_, is_on): &(&str, bool)| AttributeChoice { is_on: *is_on, ..AttributeChoice::default() };
     let mut choices: Vec<AttributeChoice> = ATTRIBUTES.iter().map(default).collect();
     let doc = "Attributes of resources by their names, each with what differs from its defaults.";
     let read = fields.named_sections("resource_attributes", doc, |name, fields| {
@@ -340,5 +343,127 @@ fn unknown(
             fields.error_with_hint(&message, &format!("did you mean `{nearest}`?"));
         }
         None => fields.error(&message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_config::read_text;
+
+    use super::*;
+
+    fn read(text: &str) -> (KubeletStatsConfig, Vec<String>) {
+        let (config, diagnostics) =
+            read_text("receivers.kubeletstats", text, KubeletStatsConfig::read);
+        let said = diagnostics.items().iter().map(|item| diagnostics.line(item)).collect();
+        (config, said)
+    }
+
+    fn direct(text: &str) -> (Endpoint, HttpConfig) {
+        match read(text).0.source {
+            Source::Direct { endpoint, http } => (endpoint, *http),
+            Source::Proxied { .. } => panic!("it is not proxied"),
+        }
+    }
+
+    #[test]
+    fn endpoints_are_those_of_the_collector() {
+        let url = |text: &str| Endpoint::Url(text.to_owned());
+        let secure = Endpoint::Host { scheme: "https", port: 10250 };
+        for (text, expected) in [
+            ("auth_type: serviceAccount", secure),
+            ("auth_type: none", Endpoint::Host { scheme: "http", port: 10255 }),
+            ("{auth_type: none, endpoint: 'n:1'}", url("http://n:1")),
+            ("{auth_type: none, endpoint: 'https://n:1'}", url("https://n:1")),
+            ("{auth_type: serviceAccount, endpoint: 'n:10250'}", url("https://n:10250")),
+        ] {
+            assert_eq!(direct(text).0, expected, "{text}");
+        }
+    }
+
+    /// Guarantee: the token of the service account is that in its file at each request, and its
+    /// authority is trusted unless the options name another.
+    #[test]
+    fn the_service_account_is_that_of_the_pod() {
+        let (_, http) = direct("auth_type: serviceAccount");
+        let token = SecretSource::File(TOKEN_FILE.into());
+        let expected = Credentials::Header { scheme: "Bearer".to_owned(), credentials: token };
+        assert_eq!(http.credentials, Some(expected));
+        let authorities = |http: &HttpConfig| http.tls.common.authorities.clone();
+        assert_eq!(authorities(&http), Some(Pem::File(AUTHORITY_FILE.into())));
+        let (_, http) = direct("{auth_type: serviceAccount, ca_file: /a}");
+        assert_eq!(authorities(&http), Some(Pem::File("/a".into())));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (options, expected) in [
+            ("", "needs `cert_file` and `key_file` for `auth_type: tls`"),
+            ("{auth_type: none, endpoint: 'http://'}", "endpoint` cannot be used"),
+            ("{auth_type: none, collection_interval: 0s}", "collection_interval` must be"),
+            ("{auth_type: kubeConfig}", "endpoint` must be the node's name"),
+            (
+                "{auth_type: kubeConfig, endpoint: n, insecure_skip_verify: true}",
+                "insecure_skip_verify` is not for `kubeConfig`",
+            ),
+            ("{auth_type: none, cert_file: a}", "cert_file` has no effect"),
+            ("{auth_type: none, context: a}", "context` has no effect"),
+            ("{auth_type: none, metric_groups: [pods]}", "has `pods`, which is not one"),
+            ("{auth_type: none, metric_groups: []}", "metric_groups` is empty"),
+            ("{auth_type: none, extra_metadata_labels: [x]}", "has `x`, which is not one"),
+            (
+                "{auth_type: none, extra_metadata_labels: [container.id, container.id]}",
+                "extra_metadata_labels` has a name twice",
+            ),
+            (
+                "{auth_type: none, metrics: {container.cpu.utilization: {enabled: false}}}",
+                "metrics.container.cpu.utilization` is no metric of this receiver",
+            ),
+            (
+                "{auth_type: none, metrics: {k8s.node.uptime: {attributes: [a]}}}",
+                "k8s.node.uptime.attributes",
+            ),
+            (
+                "{auth_type: none, metrics: {k8s.pod.network.io: {attributes: [fs.type]}}}",
+                "has `fs.type`, which is not one",
+            ),
+            (
+                "{auth_type: none, resource_attributes: {k8s.pod.names: {enabled: true}}}",
+                "resource_attributes.k8s.pod.names` is no attribute of this receiver",
+            ),
+            (
+                "{auth_type: none, resource_attributes: {k8s.pod.uid: {metrics_include: [{}]}}}",
+                "needs `strict` or `regexp`",
+            ),
+            (
+                "{auth_type: none, metrics: {k8s.pod.cpu.node.utilization: {enabled: true}}}",
+                "needs `node` and `k8s_api_config`",
+            ),
+        ] {
+            let said = read(options).1;
+            assert!(said.len() == 1 && said[0].contains(expected), "{options}: {said:?}");
+        }
+    }
+
+    /// Guarantee: options of the Collector's own examples are taken.
+    #[test]
+    fn options_take_effect() {
+        let (config, said) = read(
+            "{auth_type: none, timeout: 3s, node: n, k8s_api_config: {auth_type: none}, \
+             metric_groups: [volume], extra_metadata_labels: [k8s.volume.type], metrics: {\
+             k8s.pod.memory.node.utilization: {enabled: true}, \
+             k8s.pod.network.io: {attributes: [direction], aggregation_strategy: max}}}",
+        );
+        assert_eq!(said, Vec::<String>::new());
+        assert_eq!((config.interval, config.timeout), (INTERVAL, Duration::from_secs(3)));
+        assert_eq!(config.node.as_deref(), Some("n"));
+        let settings = &config.settings;
+        let groups = Groups { container: false, pod: false, node: false, volume: true };
+        assert_eq!(settings.groups, groups);
+        assert!(settings.needs_pods() && settings.needs_node() && !settings.container_ids);
+        let io = METRICS.iter().position(|it| it.name == "k8s.pod.network.io").expect("is known");
+        let io = &settings.metrics[io];
+        assert_eq!((io.is_on, io.keeps, io.strategy), (true, [false, true], Strategy::Max));
+        assert_eq!(read("auth_type: none").0.timeout, INTERVAL);
     }
 }

@@ -76,7 +76,12 @@ impl Counters {
             && self.untold_skips.count(Instant::now()).is_some()
         {
             let (objects, metadata) = (*skipped, "their metadata is not known");
-            tracing::warn!(receiver, objects, why, "containers or volumes are left out: {metadata}");
+            tracing::warn!(
+                receiver,
+                objects,
+                why,
+                "containers or volumes are left out: {metadata}"
+            );
         }
     }
 }

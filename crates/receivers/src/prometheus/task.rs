@@ -18,9 +18,7 @@ use super::fetch::{Fetched, Fetcher};
 use super::page::{About, Known, Made};
 use super::settings;
 use crate::large_work::LargeWork;
-use crate::scraping::{
-    Admission, Admitted, Refused, Schedule, Tick, admit, millis, now_wall,
-};
+use crate::scraping::{Admission, Admitted, Refused, Schedule, Tick, admit, millis, now_wall};
 
 /// A longer body is inflated and read on a thread of its own.
 const LARGE_BODY_BYTES: usize = 64 << 10;

@@ -26,7 +26,11 @@ const WITHIN: Duration = Duration::from_secs(60);
 /// Name of the case, name of the receiver's kind, options. `URL` is the kubelet's.
 const CASES: [(&str, &str, &str); 8] = [
     ("defaults", "kubelet_stats", "{auth_type: none, endpoint: URL}"),
-    ("sparse", "kubeletstats", "{auth_type: none, endpoint: URL, metric_groups: [container, pod, node, volume]}"),
+    (
+        "sparse",
+        "kubeletstats",
+        "{auth_type: none, endpoint: URL, metric_groups: [container, pod, node, volume]}",
+    ),
     // As an agent of Kyma has it, but for the credentials.
     (
         "agent",

@@ -8,8 +8,8 @@
 //! Bounds: the caller charges [`read_bytes`] for an answer, and is asked before the request grows.
 
 mod metrics;
-mod points;
 mod pods;
+mod points;
 mod quantity;
 mod resource;
 mod stats;
@@ -268,12 +268,7 @@ impl Encoder<'_> {
         self.write(Of::Container, &attributes, view)
     }
 
-    fn volume(
-        &mut self,
-        pod: &Pod,
-        known: Option<&Known>,
-        volume: &Fs,
-    ) -> Result<(), Refusal> {
+    fn volume(&mut self, pod: &Pod, known: Option<&Known>, volume: &Fs) -> Result<(), Refusal> {
         let mut attributes = attributes_of(pod);
         attributes.set(Attribute::VolumeName, &*volume.name);
         if self.settings.volume_types {

@@ -56,11 +56,8 @@ pub(super) struct Point<'a> {
 impl Choice {
     /// All metrics with their defaults.
     pub(in crate::kubeletstats) fn defaults() -> Vec<Choice> {
-        let choice = |it: &Metric| Choice {
-            is_on: it.is_on,
-            keeps: [true; 2],
-            strategy: Strategy::Sum,
-        };
+        let choice =
+            |it: &Metric| Choice { is_on: it.is_on, keeps: [true; 2], strategy: Strategy::Sum };
         METRICS.iter().map(choice).collect()
     }
 }

@@ -79,7 +79,7 @@ impl<'a> Attributes<'a> {
         choices: &'s [AttributeChoice],
     ) -> Option<impl Iterator<Item = (&'static str, &'s str)>> {
         let on = self.0.iter().map(|(attribute, value)| (*attribute as usize, &**value));
-        let on = on.filter(|(at, _)| choices[*at].is_on);
+        let on = on.filter(move |(at, _)| choices[*at].is_on);
         let any = |filters: &[Filter], value: &str| filters.iter().any(|it| it.matches(value));
         let is_out = on.clone().any(|(at, value)| {
             let AttributeChoice { include, exclude, .. } = &choices[at];

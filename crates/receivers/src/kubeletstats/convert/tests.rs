@@ -55,10 +55,8 @@ const PODS: &str = r#"{"kind": "PodList", "items": [
    {"name": "silent", "containerID": ""}]}}]}"#;
 
 fn settings() -> Settings {
-    let attribute = |(_, is_on): &(&str, bool)| AttributeChoice {
-        is_on: *is_on,
-        ..AttributeChoice::default()
-    };
+    let attribute =
+        |(_, is_on): &(&str, bool)| AttributeChoice { is_on: *is_on, ..AttributeChoice::default() };
     Settings {
         metrics: Choice::defaults(),
         attributes: ATTRIBUTES.iter().map(attribute).collect(),
@@ -157,18 +155,21 @@ fn assert_has(lines: &[String], expected: &[&str]) {
 fn an_answer_becomes_the_metrics_of_the_collector() {
     let lines = lines(&encoded(&settings(), &Claims::new()));
     let pod = "k8s.pod.uid=u1,k8s.pod.name=p,k8s.namespace.name=ns";
-    assert_has(&lines, &[
-        "k8s.node.name=n1 k8s.node.cpu.time counter s {} 2.5 start",
-        "k8s.node.name=n1 k8s.node.cpu.usage gauge {cpu} {} 1.5 start",
-        "k8s.node.name=n1 k8s.node.memory.major_page_faults gauge 1 {} -1 start",
-        "k8s.node.name=n1 k8s.node.network.io counter By {interface=eth0,direction=receive} 10 \
+    assert_has(
+        &lines,
+        &[
+            "k8s.node.name=n1 k8s.node.cpu.time counter s {} 2.5 start",
+            "k8s.node.name=n1 k8s.node.cpu.usage gauge {cpu} {} 1.5 start",
+            "k8s.node.name=n1 k8s.node.memory.major_page_faults gauge 1 {} -1 start",
+            "k8s.node.name=n1 k8s.node.network.io counter By {interface=eth0,direction=receive} 10 \
          start",
-        "k8s.node.name=n1 k8s.node.network.errors counter 1 \
+            "k8s.node.name=n1 k8s.node.network.errors counter 1 \
          {interface=eth0,direction=receive} 11 start",
-        &format!("{pod},k8s.container.name=c container.filesystem.usage gauge By {{}} 8 start"),
-        &format!("{pod} k8s.pod.filesystem.usage gauge By {{}} 12 start"),
-        &format!("{pod},k8s.volume.name=data k8s.volume.inodes.used gauge 1 {{}} 6 receiver"),
-    ]);
+            &format!("{pod},k8s.container.name=c container.filesystem.usage gauge By {{}} 8 start"),
+            &format!("{pod} k8s.pod.filesystem.usage gauge By {{}} 12 start"),
+            &format!("{pod},k8s.volume.name=data k8s.volume.inodes.used gauge 1 {{}} 6 receiver"),
+        ],
+    );
     let of = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
     assert_eq!(of("k8s.node.name"), 14);
     for absent in ["eth1", "silent", "u2", "system_container", "uptime", "k8s.volume.type"] {
@@ -186,23 +187,26 @@ fn metrics_that_are_off_can_be_sent() {
     let pod = "k8s.pod.uid=u1,k8s.pod.name=p,k8s.namespace.name=ns";
     let container = format!("{pod},k8s.container.name=c");
     let system = "k8s.node.name=n1,k8s.node.system_container.name=kubelet";
-    assert_has(&lines, &[
-        "k8s.node.name=n1 k8s.node.uptime counter s {} 100 start",
-        "k8s.node.name=n1 k8s.node.filesystem.inode.count sum {inode} {} 4 start",
-        "k8s.node.name=n1 k8s.node.network.errors counter 1 \
+    assert_has(
+        &lines,
+        &[
+            "k8s.node.name=n1 k8s.node.uptime counter s {} 100 start",
+            "k8s.node.name=n1 k8s.node.filesystem.inode.count sum {inode} {} 4 start",
+            "k8s.node.name=n1 k8s.node.network.errors counter 1 \
          {interface=eth1,direction=transmit} 23 start",
-        &format!("{system} k8s.node.system_container.memory.usage gauge By {{}} 6 none"),
-        &format!("{container} k8s.container.cpu_limit_utilization gauge 1 {{}} 0.25 start"),
-        &format!("{container} k8s.container.cpu_request_utilization gauge 1 {{}} 0.5 start"),
-        &format!("{container} k8s.container.memory_limit_utilization gauge 1 {{}} 0.25 start"),
-        &format!("{container} k8s.container.cpu.node.utilization gauge 1 {{}} 0.025 start"),
-        &format!("{container} k8s.container.memory.node.utilization gauge 1 {{}} 0.1 start"),
-        &format!(
-            "{container} k8s.container.ephemeral_storage.usage sum By {{fs.type=logs}} 4 start"
-        ),
-        &format!("{pod} k8s.pod.memory_limit_utilization gauge 1 {{}} 0.5 start"),
-        &format!("{pod},k8s.volume.name=data k8s.pod.volume.usage sum By {{}} 3 receiver"),
-    ]);
+            &format!("{system} k8s.node.system_container.memory.usage gauge By {{}} 6 none"),
+            &format!("{container} k8s.container.cpu_limit_utilization gauge 1 {{}} 0.25 start"),
+            &format!("{container} k8s.container.cpu_request_utilization gauge 1 {{}} 0.5 start"),
+            &format!("{container} k8s.container.memory_limit_utilization gauge 1 {{}} 0.25 start"),
+            &format!("{container} k8s.container.cpu.node.utilization gauge 1 {{}} 0.025 start"),
+            &format!("{container} k8s.container.memory.node.utilization gauge 1 {{}} 0.1 start"),
+            &format!(
+                "{container} k8s.container.ephemeral_storage.usage sum By {{fs.type=logs}} 4 start"
+            ),
+            &format!("{pod} k8s.pod.memory_limit_utilization gauge 1 {{}} 0.5 start"),
+            &format!("{pod},k8s.volume.name=data k8s.pod.volume.usage sum By {{}} 3 receiver"),
+        ],
+    );
     let has = |name: &str| lines.iter().any(|line| line.contains(&format!(" {name} ")));
     for absent in ["k8s.pod.cpu_request_utilization", "k8s.container.memory_request_utilization"] {
         assert!(!has(absent), "{absent}: not all have a request");
@@ -234,16 +238,19 @@ fn metadata_of_pods_become_attributes() {
         });
         let encoded = encoded(&settings, &known.into_iter().collect());
         let lines = lines(&encoded);
-        assert_has(&lines, &[
-            &format!(
-                "{volume}conf,k8s.volume.type=configMap k8s.volume.capacity gauge By {{}} 2 \
+        assert_has(
+            &lines,
+            &[
+                &format!(
+                    "{volume}conf,k8s.volume.type=configMap k8s.volume.capacity gauge By {{}} 2 \
                  receiver"
-            ),
-            &format!(
-                "{volume}disk,aws.volume.id=v,k8s.volume.type=awsElasticBlockStore,fs.type=ext4,\
+                ),
+                &format!(
+                    "{volume}disk,aws.volume.id=v,k8s.volume.type=awsElasticBlockStore,fs.type=ext4,\
                  partition=3 k8s.volume.capacity gauge By {{}} 3 receiver"
-            ),
-        ]);
+                ),
+            ],
+        );
         assert!(lines.iter().any(|line| line.contains("container.id=abc container.cpu.usage")));
         let of = lines.into_iter().find(|line| line.contains("k8s.volume.name=data"));
         (of, encoded.skipped, encoded.reason)
@@ -293,7 +300,11 @@ fn answers_that_are_none_are_errors() {
         (r#"{"pods": [{"podRef": 3}]}"#, "{}", "/stats/summary"),
         (r#"{"pods": ["#, "{}", "/stats/summary"),
         ("{}", "[1]", "/pods"),
-        ("{}", r#"{"items": [{"spec": {"containers": [{"resources": {"limits": {"cpu": "x"}}}]}}]}"#, "/pods"),
+        (
+            "{}",
+            r#"{"items": [{"spec": {"containers": [{"resources": {"limits": {"cpu": "x"}}}]}}]}"#,
+            "/pods",
+        ),
     ] {
         let error = Scrape::read(summary.as_bytes(), Some(pods.as_bytes())).err();
         assert_eq!(error.map(|(path, _)| path), Some(path), "{summary} {pods}");
@@ -307,9 +318,8 @@ fn answers_that_are_none_are_errors() {
 fn a_request_ends_when_there_is_no_room() {
     let containers = vec![r#"{"name":"c","cpu":{"usageNanoCores":1}}"#; 10_000].join(",");
     let name = "n".repeat(100_000);
-    let summary = format!(
-        r#"{{"pods":[{{"podRef":{{"name":"{name}"}},"containers":[{containers}]}}]}}"#
-    );
+    let summary =
+        format!(r#"{{"pods":[{{"podRef":{{"name":"{name}"}},"containers":[{containers}]}}]}}"#);
     let scrape = Scrape::read(summary.as_bytes(), None).expect("is understood");
     assert!(read_bytes(summary.as_bytes()) > 10_000 * 200);
     let claims = Claims::new();
