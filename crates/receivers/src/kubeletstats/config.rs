@@ -227,7 +227,7 @@ fn read_settings(fields: &mut Fields<'_>) -> Settings {
         true => names.iter().map(String::as_str).collect(),
         false => vec!["container", "pod", "node"],
     };
-    if names.is_empty() {
+    if fields.is_empty_list("metric_groups") {
         fields.warn_at("metric_groups", "is empty: no metrics are sent");
     }
     let has = |name: &str| names.contains(&name);

@@ -123,9 +123,9 @@ pub(in crate::kubeletstats) struct Source {
     persistent_volume_claim: Option<ClaimRef>,
     host_path: Option<IgnoredAny>,
     local: Option<IgnoredAny>,
-    aws_elastic_block_store: Option<Disk>,
-    gce_persistent_disk: Option<Disk>,
-    glusterfs: Option<Gluster>,
+    aws_elastic_block_store: Option<Box<Disk>>,
+    gce_persistent_disk: Option<Box<Disk>>,
+    glusterfs: Option<Box<Gluster>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
