@@ -250,7 +250,8 @@ mod tests {
                 let shown = head.lines().find(|line| line.starts_with("authorization: "));
                 let said = shown.unwrap_or_default().to_owned();
                 let answer = format!(
-                    "HTTP/1.1 401 Unauthorized\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{said}",
+                    "HTTP/1.1 401 Unauthorized\r\nconnection: close\r\n\
+                     content-length: {}\r\n\r\n{said}",
                     said.len()
                 );
                 stream.write_all(answer.as_bytes()).await.expect("is read");

@@ -17,7 +17,7 @@ use super::convert::{Amounts, Capacity, Claim, Claims, Source};
 
 const JSON: &str = "application/json";
 
-/// What is known from an API server.
+/// An API server, and all that is known from it.
 pub(super) struct Cluster {
     client: Client,
     node: Arc<Mutex<Capacity>>,

@@ -74,7 +74,7 @@ pub(super) struct Claim {
     pub(super) name: Box<str>,
 }
 
-/// What is known of claims: the volume, or why it is not known.
+/// Claims, each with its volume or the reason for which that is not known.
 pub(super) type Claims = HashMap<Claim, Result<Source, String>>;
 
 /// The answers of one scrape.
