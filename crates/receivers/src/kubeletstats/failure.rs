@@ -23,7 +23,7 @@ impl Reason {
             (
                 Connection,
                 "connection",
-                "let the kubelet be reached: look at `endpoint`, at `ca_file` or \
+                "let the kubelet be reached: look at `endpoint`, the kubeconfig, `ca_file` or \
                  `insecure_skip_verify`, and at network policies",
             ),
             (Timeout, "timeout", "look at the node, which is slow, or raise `timeout`"),
@@ -35,7 +35,7 @@ impl Reason {
             ),
             (Forbidden, "forbidden", "grant the permission that is named, by a ClusterRole"),
             (Status, "status", "let `endpoint` be that of a kubelet"),
-            (Credentials, "credentials", "mend the file or the kubeconfig that is named"),
+            (Credentials, "credentials", "mend the file that is named"),
             (BodySize, "body_size", "the kubelet says more than any node has"),
             (Page, "page", "let `endpoint` be that of a kubelet: its answer is none of a kubelet"),
         ]
