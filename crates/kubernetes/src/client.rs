@@ -47,8 +47,11 @@ impl Client {
         Client { access: Arc::new(access), connected: Arc::default() }
     }
 
-    /// The whole answer.
-    pub(crate) async fn page(&self, path: &str, accept: &str) -> Result<Bytes, Failure> {
+    /// The whole answer to a GET, of at most 32 MiB. `path`: with its query.
+    ///
+    /// # Errors
+    /// There is no answer, another than 200, or a longer one.
+    pub async fn page(&self, path: &str, accept: &str) -> Result<Bytes, Failure> {
         let body = self.get(path, accept).await?;
         let read = timeout(BODY_TIMEOUT, read_all(body, PAGE_LIMIT_BYTES));
         read.await.map_err(|_| no_answer(BODY_TIMEOUT))?

@@ -17,6 +17,8 @@ pub enum Failure {
     Gone,
     /// We lack a permission. The API server's message says which.
     Forbidden(String),
+    /// There is no such object.
+    NotFound(String),
     /// The API server does not know us.
     Unauthorized(String),
     /// The API server has no time. It may have said how long to wait.
@@ -71,6 +73,7 @@ impl Failure {
         match code {
             410 => Failure::Gone,
             401 => Failure::Unauthorized(message),
+            404 => Failure::NotFound(message),
             403 => Failure::Forbidden(message),
             429 => Failure::Busy { reason: message, wait },
             500..=599 if wait.is_some() => Failure::Busy { reason: message, wait },
@@ -118,6 +121,7 @@ mod tests {
                 Failure::Forbidden("pods is forbidden: User \"x\" cannot list".to_owned()),
             ),
             (failure(410, None, ""), Failure::Gone),
+            (failure(404, None, "pods \"a\""), Failure::NotFound("pods \"a\"".to_owned())),
             (failure(429, Some("3"), "Too many requests"), busy("Too many requests", Some(3))),
             (failure(429, None, throttled), busy("slow down", Some(7))),
             (failure(429, Some("99999"), ""), busy("it does not say why", Some(300))),

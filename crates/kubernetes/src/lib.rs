@@ -26,6 +26,6 @@ pub use access::{Access, BoxFuture, Credentials, Pem, Server, ServerSource, own_
 pub use client::Client;
 pub use failure::Failure;
 pub use index::{Index, Indexed};
-pub use resource::{Query, Resource};
+pub use resource::{Query, Resource, segment};
 pub use telling::Telling;
 pub use watch::{Event, Sink, Timing, follow};

@@ -84,6 +84,11 @@ impl Resource {
     }
 }
 
+/// A name as a part of a path.
+pub fn segment(name: &str) -> String {
+    utf8_percent_encode(name, PLAIN).to_string()
+}
+
 impl Query {
     /// All objects of a kind.
     pub fn all(resource: Resource, purpose: &str) -> Query {

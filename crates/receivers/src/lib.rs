@@ -5,6 +5,7 @@
 
 pub mod filelog;
 mod fluentforward;
+pub mod kubeletstats;
 mod large_work;
 mod listen;
 mod netlog;
@@ -13,6 +14,7 @@ pub mod prometheus;
 mod prometheusremotewrite;
 mod receiver;
 mod refused;
+mod scraping;
 mod splitting;
 mod syslog;
 mod tcplog;
@@ -29,6 +31,7 @@ pub static RECEIVERS: ReceiverKinds = ReceiverKinds::new(&[
     otlp::KIND,
     filelog::KIND,
     fluentforward::KIND,
+    kubeletstats::KIND,
     prometheus::KIND,
     prometheusremotewrite::KIND,
     syslog::KIND,

@@ -41,6 +41,7 @@ const USES: [(&str, &[&str]); 22] = [
             "tail",
             "operators",
             "discovery",
+            "kubernetes",
             "scrape",
             "prometheus",
         ],

@@ -25,6 +25,7 @@ pub(crate) use self::json_text::{Numbers, Token};
 pub(crate) use self::regex::Groups;
 use crate::operator::{Kind, Read};
 pub use syslog::Syslog;
+pub use time::rfc3339;
 
 pub(crate) static PARSERS: &[Kind] = &[
     Kind {

@@ -14,9 +14,10 @@ use sluice_telemetry::table::{Number, Table};
 use tokio::sync::oneshot;
 
 use super::budget::SeriesBudget;
-use super::failure::{Failure, Reason, Refused};
+use super::failure::{Failure, Reason};
 use super::targets::Handed;
 use crate::receiver::ReceiverCounters;
+use crate::scraping::Refused;
 use crate::untold::Untold;
 
 const TRANSPORT: &str = "http";

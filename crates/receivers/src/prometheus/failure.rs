@@ -1,8 +1,9 @@
 //! Why a scrape yields nothing: the target is down, or the engine takes nothing.
 
-use sluice_flow::Refusal;
 use sluice_net::compress::DecompressError;
 use sluice_scrape::ScrapeError;
+
+use crate::scraping::{Refused, Unread};
 
 /// Why a target is down: `up` is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,52 +127,12 @@ impl From<Failure> for Trouble {
     }
 }
 
-impl From<Refusal> for Trouble {
-    fn from(refusal: Refusal) -> Trouble {
-        Trouble::Refused(refusal.into())
-    }
-}
-
-/// Why the engine does not take a scrape.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Refused {
-    /// Its place in [`Refused::ALL`].
-    pub(super) kind: usize,
-    pub(super) message: String,
-}
-
-impl Refused {
-    /// Metrics' labels and remedies.
-    pub(super) const ALL: [(&str, &str); 6] = [
-        ("overloaded", "if it lasts, mend the backend or raise the limit that is named"),
-        ("unrouted", "add the receiver to a pipeline of metrics"),
-        ("never_fits", "let the target show less, or raise the memory limit"),
-        ("invalid", "this data is refused for good"),
-        ("rejected", "the backend refuses this data for good"),
-        ("failed", "the backend failed over this data: look at its log"),
-    ];
-
-    pub(super) fn overloaded(message: impl Into<String>) -> Refused {
-        Refused { kind: 0, message: message.into() }
-    }
-
-    pub(super) fn unrouted() -> Refused {
-        Refused { kind: 1, message: "no pipeline takes metrics from this receiver".to_owned() }
-    }
-}
-
-impl From<Refusal> for Refused {
-    fn from(refusal: Refusal) -> Refused {
-        let (kind, message) = match refusal {
-            Refusal::Retry { reason, .. } => (0, reason),
-            Refusal::TooLarge { reason } => (2, reason),
-            Refusal::Invalid { reason } => (3, reason),
-            Refusal::Rejected { reason } => (4, reason),
-            Refusal::Failed { reason } => (5, reason),
-            // Only requests with ranges overlap, and these have none.
-            Refusal::Overlaps => (5, "it overlaps another request".to_owned()),
-        };
-        Refused { kind, message }
+impl From<Unread> for Trouble {
+    fn from(unread: Unread) -> Trouble {
+        match unread {
+            Unread::TooLong { limit_bytes } => Failure::body_size(limit_bytes).into(),
+            Unread::Refused(refused) => Trouble::Refused(refused),
+        }
     }
 }
 

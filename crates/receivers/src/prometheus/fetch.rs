@@ -11,9 +11,9 @@ use sluice_net::compress::Packing;
 use sluice_otlp::Encoding;
 use sluice_scrape::Format;
 
-use super::admission::{Admission, Admitted};
 use super::client::JobClient;
-use super::failure::{Failure, Reason, Refused, Trouble};
+use super::failure::{Failure, Reason, Trouble};
+use crate::scraping::{Admission, Admitted, Refused};
 
 /// As in Go.
 const REDIRECTS_LIMIT: usize = 10;
@@ -109,7 +109,7 @@ async fn get(
     admission: &mut Admission,
 ) -> Result<Answer, Trouble> {
     client.get_into(uri, headers, admission).await.map_err(|error| {
-        admission.trouble().unwrap_or_else(|| {
+        admission.unread().map(Trouble::from).unwrap_or_else(|| {
             let secrets = Secrets::of(headers).and_query(uri.query());
             let secrets = secrets.and_proxy(client.clear_proxy());
             let message = secrets.peer_text(&error.to_string());

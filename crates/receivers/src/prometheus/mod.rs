@@ -2,15 +2,14 @@
 //!
 //! `sluice_discovery` finds targets, `sluice_scrape` makes requests of pages. The life of a scrape:
 //!
-//! 1. `targets` has a task for each target. `schedule` says when it scrapes: at the target's own
+//! 1. `targets` has a task for each target. `scraping` says when it scrapes: at the target's own
 //!    point of each interval.
-//! 2. `fetch` asks the target (`client`, `oauth2`). When it answers, `admission` asks the engine
+//! 2. `fetch` asks the target (`client`, `oauth2`). When it answers, `scraping` asks the engine
 //!    for memory; a target that is slow holds none.
 //! 3. `page` inflates and reads the page, within the memory for series (`budget`).
 //! 4. `task` submits the request, and waits while deliveries are behind. What the engine refuses is
 //!    lost and counted: the next scrape has newer values.
 
-mod admission;
 mod budget;
 mod client;
 mod config;
@@ -19,7 +18,6 @@ mod failure;
 mod fetch;
 mod oauth2;
 mod page;
-mod schedule;
 mod settings;
 mod targets;
 mod task;

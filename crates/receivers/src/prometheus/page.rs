@@ -12,11 +12,11 @@ use sluice_net::compress::{Ask, InflateError, Packing, decompress_admitted};
 use sluice_otlp::Encoding;
 use sluice_scrape::{Counts, Extra, Page, Report, Request, ScrapeError, Scraper, Target};
 
-use super::admission::{Admitted, body_memory};
 use super::budget::{SeriesBudget, Share};
-use super::failure::{Failure, Reason, Refused};
+use super::failure::{Failure, Reason};
 use super::fetch::Fetched;
 use super::settings;
+use crate::scraping::{Admitted, Refused, body_memory};
 
 /// Memory of a series beside the bytes that it has on the page, about.
 const SERIES_BYTES: usize = 512;

@@ -6,20 +6,19 @@ use std::time::{Duration, Instant};
 
 use sluice_config::shown_url;
 use sluice_discovery::{Labels, ScrapeConfig, Target, Text};
-use sluice_flow::source::{Ingress, Request};
-use sluice_flow::{Payload, fitted};
+use sluice_flow::fitted;
+use sluice_flow::source::Ingress;
 use tokio_util::sync::CancellationToken;
 
-use super::admission::{Admission, Admitted, admit};
 use super::budget::{SeriesBudget, Share};
 use super::client::JobClient;
 use super::counters::Counters;
-use super::failure::{Failure, Reason, Refused, Trouble};
+use super::failure::{Failure, Reason, Trouble};
 use super::fetch::{Fetched, Fetcher};
 use super::page::{About, Known, Made};
-use super::schedule::{Schedule, Tick, millis, now_wall};
 use super::settings;
 use crate::large_work::LargeWork;
+use crate::scraping::{Admission, Admitted, Refused, Schedule, Tick, admit, millis, now_wall};
 
 /// A longer body is inflated and read on a thread of its own.
 const LARGE_BODY_BYTES: usize = 64 << 10;
@@ -225,19 +224,15 @@ impl Common {
         admitted: Admitted,
         stop: &CancellationToken,
     ) {
-        let Admitted { route, permit } = admitted;
-        let turn = self.large_work.to_submit(payload.len(), items as usize).await;
-        let request = Request::new(Payload::identity(payload), items);
-        match route.submit(request, permit) {
+        match admitted.submit(payload, items, &self.large_work).await {
             Ok(mut receipt) => {
-                drop(turn);
                 self.counters.accepted(items);
                 tokio::select! {
                     () = receipt.paced() => {}
                     () = stop.cancelled() => {}
                 }
             }
-            Err(refusal) => self.counters.refuse(&self.receiver, items, &refusal.into()),
+            Err(refused) => self.counters.refuse(&self.receiver, items, &refused),
         }
     }
 }

@@ -319,7 +319,7 @@ pub(super) fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
 }
 
 /// Nanoseconds since 1970 of a time of RFC 3339; nothing for another text.
-pub(super) fn rfc3339(text: &str) -> Option<i64> {
+pub fn rfc3339(text: &str) -> Option<i64> {
     let bytes = text.as_bytes();
     let number = |from: usize, to: usize| {
         let digits = &bytes[from..to];

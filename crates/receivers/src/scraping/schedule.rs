@@ -11,7 +11,7 @@ const TOLERANCE: Duration = Duration::from_millis(2);
 /// A slot counts as missed when this part of the interval has passed.
 const LATE_PART: u32 = 10;
 
-pub(super) struct Schedule {
+pub(crate) struct Schedule {
     interval: Duration,
     /// The first slot, on both clocks.
     first: Instant,
@@ -22,31 +22,31 @@ pub(super) struct Schedule {
 
 /// One slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tick {
+pub(crate) struct Tick {
     /// Milliseconds since 1970, of the samples.
-    pub(super) time_ms: i64,
+    pub(crate) time_ms: i64,
     /// Slots that were left out before it.
-    pub(super) missed: u64,
+    pub(crate) missed: u64,
 }
 
 /// Since 1970.
-pub(super) fn now_wall() -> Duration {
+pub(crate) fn now_wall() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-pub(super) fn millis(time: Duration) -> i64 {
+pub(crate) fn millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
 impl Schedule {
     /// `wait`: until the first slot.
-    pub(super) fn new(interval: Duration, wait: Duration) -> Schedule {
+    pub(crate) fn new(interval: Duration, wait: Duration) -> Schedule {
         let (first, first_wall) = (Instant::now() + wait, now_wall() + wait);
         Schedule { interval, first, first_wall, next: 0 }
     }
 
     /// Waits for the next slot. A call that is dropped loses none.
-    pub(super) async fn next(&mut self) -> Tick {
+    pub(crate) async fn next(&mut self) -> Tick {
         let slot = self.coming(Instant::now());
         sleep_until(self.at(slot)).await;
         self.take(slot, now_wall())
