@@ -17,6 +17,8 @@ pub enum Failure {
     Gone,
     /// We lack a permission. The API server's message says which.
     Forbidden(String),
+    /// The API server does not have what was asked for.
+    Unknown(String),
     /// The API server does not know us.
     Unauthorized(String),
     /// The API server has no time. It may have said how long to wait.
@@ -72,6 +74,7 @@ impl Failure {
             410 => Failure::Gone,
             401 => Failure::Unauthorized(message),
             403 => Failure::Forbidden(message),
+            404 => Failure::Unknown(message),
             429 => Failure::Busy { reason: message, wait },
             500..=599 if wait.is_some() => Failure::Busy { reason: message, wait },
             _ => Failure::Other(format!("the API server answers {code}: {message}")),
@@ -81,6 +84,11 @@ impl Failure {
     /// The time that the API server wants us to wait.
     pub(crate) fn wait(&self) -> Option<Duration> {
         if let Failure::Busy { wait, .. } = self { *wait } else { None }
+    }
+
+    /// Whether the API server has said that it does not give us the objects.
+    pub(crate) fn is_denial(&self) -> bool {
+        matches!(self, Failure::Forbidden(_) | Failure::Unknown(_))
     }
 
     /// Whether a new connection, with credentials that are read again, may help.
@@ -117,6 +125,7 @@ mod tests {
                 failure(403, None, forbidden),
                 Failure::Forbidden("pods is forbidden: User \"x\" cannot list".to_owned()),
             ),
+            (failure(404, None, "no such page"), Failure::Unknown("no such page".to_owned())),
             (failure(410, None, ""), Failure::Gone),
             (failure(429, Some("3"), "Too many requests"), busy("Too many requests", Some(3))),
             (failure(429, None, throttled), busy("slow down", Some(7))),

@@ -5,6 +5,7 @@
 
 pub mod filelog;
 mod fluentforward;
+mod k8s_cluster;
 mod large_work;
 mod listen;
 mod netlog;
@@ -29,6 +30,7 @@ pub static RECEIVERS: ReceiverKinds = ReceiverKinds::new(&[
     otlp::KIND,
     filelog::KIND,
     fluentforward::KIND,
+    k8s_cluster::KIND,
     prometheus::KIND,
     prometheusremotewrite::KIND,
     syslog::KIND,
