@@ -6,16 +6,24 @@ use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequ
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{EntityRef, KeyValue};
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value as Number;
-use opentelemetry_proto::tonic::metrics::v1::{Metric, NumberDataPoint, metric};
+use opentelemetry_proto::tonic::metrics::v1::{Metric, NumberDataPoint, ResourceMetrics, metric};
 use prost::Message as _;
 use sluice_load_test::Backend;
 
 pub(crate) type Attributes = BTreeMap<String, String>;
 
-/// The last request.
-fn last(backend: &Backend) -> ExportMetricsServiceRequest {
-    let Some(request) = backend.kept().pop() else { return ExportMetricsServiceRequest::default() };
-    ExportMetricsServiceRequest::decode(request.body).expect("metrics")
+/// The resources of the last collection. A request may have several.
+fn last(backend: &Backend) -> Vec<ResourceMetrics> {
+    let Some(request) = backend.kept().pop() else { return Vec::new() };
+    let request = ExportMetricsServiceRequest::decode(request.body).expect("metrics");
+    let time_of = |part: &ResourceMetrics| {
+        let metrics = part.scope_metrics.iter().flat_map(|part| &part.metrics);
+        metrics.flat_map(|metric| data(metric).1).map(|point| point.time_unix_nano).max()
+    };
+    let mut parts = request.resource_metrics;
+    let newest = parts.iter().map(time_of).max().flatten();
+    parts.retain(|part| time_of(part) == newest);
+    parts
 }
 
 /// `names`: what stands for each UID.
@@ -63,7 +71,7 @@ fn number(point: &NumberDataPoint) -> String {
 /// Lines of all that the last request says: of each metric, of each kind of entity, of each point.
 pub(crate) fn all_lines(backend: &Backend, names: &HashMap<String, String>) -> BTreeSet<String> {
     let mut lines = BTreeSet::new();
-    for part in last(backend).resource_metrics {
+    for part in last(backend) {
         let resource = part.resource.as_ref().expect("a resource");
         let of_resource = shown(&attributes(&resource.attributes, names));
         for EntityRef { r#type, id_keys, description_keys, .. } in &resource.entity_refs {
@@ -102,7 +110,7 @@ pub(crate) fn point_lines(
     name_of: impl Fn(&str, &Attributes) -> Option<String>,
 ) -> BTreeSet<String> {
     let mut lines = BTreeSet::new();
-    for part in last(backend).resource_metrics {
+    for part in last(backend) {
         let of_resource = attributes(&part.resource.expect("a resource").attributes, names);
         for metric in part.scope_metrics.iter().flat_map(|part| &part.metrics) {
             for point in data(metric).1 {

@@ -62,7 +62,10 @@ fn all_options() -> String {
     options
 }
 
-fn expected(text: &str) -> BTreeSet<String> {
+/// The lines of a file beside this one.
+fn expected(file: &str) -> BTreeSet<String> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/k8s_cluster");
+    let text = std::fs::read_to_string(Path::new(folder).join(file)).expect("a file");
     text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
 }
 
@@ -80,9 +83,10 @@ async fn metrics_of_all_objects_are_the_collectors() {
     let Some(cluster) = cluster().await else { return };
     let names = objects::make_all(&cluster).await;
     let backends = [keeping_backend(3).await, keeping_backend(3).await];
+    let all = all_options();
     let config = config(&[
         ("default", "collection_interval: 1s", &backends[0]),
-        ("all", &all_options(), &backends[1]),
+        ("all", all.as_str(), &backends[1]),
     ]);
     let gateway = start(&config, &cluster.kubeconfig(ADMIN)).await;
     for (backend, text) in backends

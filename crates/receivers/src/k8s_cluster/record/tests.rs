@@ -116,7 +116,7 @@ fn containers_are_known_by_their_id_and_image() {
     for (image, id, expected) in [
         ("a/b:1", "containerd://x", ["x", "a/b", "1"]),
         ("a", "cri-o://y", ["y", "a", "latest"]),
-        (&format!("h:1/a@sha256:{digest}"), "z", ["z", "h:1/a", "latest"]),
+        (&*format!("h:1/a@sha256:{digest}"), "z", ["z", "h:1/a", "latest"]),
         ("Not An Image", "a b://z", ["a b://z", "", ""]),
         ("", "", ["", "", ""]),
     ] {
