@@ -14,6 +14,8 @@ mod record;
 mod recorder;
 mod tables;
 mod task;
+#[cfg(test)]
+mod tests;
 mod watches;
 
 use std::any::Any;

@@ -129,6 +129,21 @@ impl Watches {
         endpoints
     }
 
+    /// Lists objects as an API server would, which gives us only this kind.
+    #[cfg(test)]
+    pub(super) fn list(&self, resource: Resource, objects: Vec<Kept>) {
+        for watch in &self.0 {
+            watch.is_denied.store(watch.query.resource != resource, Ordering::Relaxed);
+        }
+        let Some(watch) = self.0.iter().find(|watch| watch.query.resource == resource) else {
+            return;
+        };
+        let (mut index, now) = (watch.index.write(), Instant::now());
+        index.apply(Event::Restarted, now);
+        objects.into_iter().for_each(|object| index.apply(Event::Added(object), now));
+        index.apply(Event::Listed, now);
+    }
+
     /// One of each kind, with what all watches of the kind have together.
     pub(super) fn states(&self) -> Vec<(&'static str, State)> {
         let mut states: Vec<(&'static str, State)> = Vec::new();
