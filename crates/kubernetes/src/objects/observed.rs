@@ -1,4 +1,4 @@
-//! What a cluster's metrics are made of: of each kind its numbers and its state, and no more.
+//! Objects as a cluster's metrics need them: of each kind its numbers and its state, and no more.
 //!
 //! They are views of their own, beside the kinds that are kept for their attributes and addresses.
 

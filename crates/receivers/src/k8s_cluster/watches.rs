@@ -31,7 +31,7 @@ pub(super) struct Watch {
 
 type Follow = fn(Arc<Watches>, usize, Client) -> BoxFuture<'static, ()>;
 
-/// How objects of a kind are followed.
+/// The way in which objects of a kind are followed.
 macro_rules! kept_as {
     ($kind:ident) => {
         |watches, at, client| Box::pin(follow_as(watches, at, client, Kept::$kind))
@@ -163,7 +163,7 @@ impl Watches {
     }
 }
 
-/// What is known of a kind of objects.
+/// The objects of a kind, in numbers.
 #[derive(Default)]
 pub(super) struct State {
     pub(super) objects: usize,

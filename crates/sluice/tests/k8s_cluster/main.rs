@@ -69,7 +69,7 @@ fn expected(file: &str) -> BTreeSet<String> {
     text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
 }
 
-/// What the last request has against what is expected.
+/// Lines that are there against what is expected, and those that are not.
 fn difference(found: &BTreeSet<String>, expected: &BTreeSet<String>) -> Vec<String> {
     let more = found.difference(expected).map(|line| format!("+ {line}"));
     let less = expected.difference(found).map(|line| format!("- {line}"));
