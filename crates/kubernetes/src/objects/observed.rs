@@ -277,15 +277,21 @@ kept! {
     VolumeSpec {
         storage_class_name: Box<str>,
         persistent_volume_reclaim_policy: Box<str>,
-        capacity: Amounts,
+        capacity: Storage,
     }
     ClaimSpec {
         storage_class_name: Box<str>,
-        resources: Resources,
+        resources: StorageRequests,
     }
     ClaimStatus {
         phase: Box<str>,
-        capacity: Amounts,
+        capacity: Storage,
+    }
+    StorageRequests {
+        requests: Storage,
+    }
+    Storage {
+        storage: Option<Quantity>,
     }
 }
 
