@@ -86,6 +86,11 @@ impl Failure {
         if let Failure::Busy { wait, .. } = self { *wait } else { None }
     }
 
+    /// Whether the API server has said that it does not give us the objects.
+    pub(crate) fn is_denial(&self) -> bool {
+        matches!(self, Failure::Forbidden(_) | Failure::NotFound(_))
+    }
+
     /// Whether a new connection, with credentials that are read again, may help.
     pub(crate) fn is_of_connection(&self) -> bool {
         matches!(self, Failure::Unauthorized(_) | Failure::Other(_))

@@ -3,10 +3,12 @@
 //! The crate `kube` knows where the API server is, who we are, and how both are proven
 //! (`docs/decisions/045-objects-of-kubernetes.md`). The rooms, from the bottom upwards:
 //!
-//! 1. `access`: where the API server is, and who we are. `failure`: why a request has no answer.
+//! 1. `access`: where the API server is, and who we are; `options` reads what the configuration says
+//!    of it. `failure`: why a request has no answer.
 //! 2. `client`: requests, and their answers piece by piece, within bounds.
 //! 3. `resource`: the kinds of objects, and which of them are asked for. `objects`: the fields that
-//!    are kept of them; all others are skipped while they are read.
+//!    are kept of them; all others are skipped while they are read. `quantity`, `image`: texts in
+//!    them.
 //! 4. `watch`: lists the objects, then watches them, and makes [`Event`]s of both. It goes on after
 //!    every failure: what was known before stays. `telling` says once that it fails, and why.
 //! 5. `index`: objects by their keys and by other names. Pure: events and times in, look-ups out.
@@ -16,8 +18,11 @@
 mod access;
 mod client;
 mod failure;
+mod image;
 mod index;
 pub mod objects;
+mod options;
+mod quantity;
 mod resource;
 mod telling;
 mod watch;
@@ -25,7 +30,9 @@ mod watch;
 pub use access::{Access, BoxFuture, Credentials, Pem, Server, ServerSource, own_namespace};
 pub use client::Client;
 pub use failure::Failure;
+pub use image::{Image, canonical};
 pub use index::{Index, Indexed};
+pub use quantity::Quantity;
 pub use resource::{Query, Resource, segment};
 pub use telling::Telling;
 pub use watch::{Event, Sink, Timing, follow};

@@ -23,6 +23,13 @@ pub enum Resource {
     DaemonSets,
     Jobs,
     CronJobs,
+    ReplicationControllers,
+    ResourceQuotas,
+    PersistentVolumes,
+    PersistentVolumeClaims,
+    HorizontalPodAutoscalers,
+    /// Of OpenShift.
+    ClusterResourceQuotas,
 }
 
 /// Objects that are asked for.
@@ -57,6 +64,12 @@ impl Resource {
             Resource::DaemonSets => "daemonsets",
             Resource::Jobs => "jobs",
             Resource::CronJobs => "cronjobs",
+            Resource::ReplicationControllers => "replicationcontrollers",
+            Resource::ResourceQuotas => "resourcequotas",
+            Resource::PersistentVolumes => "persistentvolumes",
+            Resource::PersistentVolumeClaims => "persistentvolumeclaims",
+            Resource::HorizontalPodAutoscalers => "horizontalpodautoscalers",
+            Resource::ClusterResourceQuotas => "clusterresourcequotas",
         }
     }
 
@@ -67,7 +80,11 @@ impl Resource {
             | Resource::Services
             | Resource::Endpoints
             | Resource::Nodes
-            | Resource::Namespaces => "",
+            | Resource::Namespaces
+            | Resource::ReplicationControllers
+            | Resource::ResourceQuotas
+            | Resource::PersistentVolumes
+            | Resource::PersistentVolumeClaims => "",
             Resource::EndpointSlices => "discovery.k8s.io",
             Resource::Ingresses => "networking.k8s.io",
             Resource::Deployments
@@ -75,12 +92,24 @@ impl Resource {
             | Resource::StatefulSets
             | Resource::DaemonSets => "apps",
             Resource::Jobs | Resource::CronJobs => "batch",
+            Resource::HorizontalPodAutoscalers => "autoscaling",
+            Resource::ClusterResourceQuotas => "quota.openshift.io",
         }
+    }
+
+    fn version(self) -> &'static str {
+        if self == Resource::HorizontalPodAutoscalers { "v2" } else { "v1" }
     }
 
     /// Whether its objects are in namespaces.
     pub fn is_namespaced(self) -> bool {
-        !matches!(self, Resource::Nodes | Resource::Namespaces)
+        !matches!(
+            self,
+            Resource::Nodes
+                | Resource::Namespaces
+                | Resource::PersistentVolumes
+                | Resource::ClusterResourceQuotas
+        )
     }
 }
 
@@ -99,8 +128,11 @@ impl Query {
 
     fn path(&self) -> String {
         let (group, name) = (self.resource.group(), self.resource.name());
-        let mut path =
-            if group.is_empty() { "/api/v1".to_owned() } else { format!("/apis/{group}/v1") };
+        let version = self.resource.version();
+        let mut path = match group {
+            "" => format!("/api/{version}"),
+            group => format!("/apis/{group}/{version}"),
+        };
         if let Some(namespace) = self.namespace.as_ref().filter(|_| self.resource.is_namespaced()) {
             let _ = write!(path, "/namespaces/{}", utf8_percent_encode(namespace, PLAIN));
         }
@@ -176,6 +208,8 @@ mod tests {
         assert_eq!(node.page(1, ""), "/api/v1/nodes?limit=1");
         let slices = Query::all(Resource::EndpointSlices, "");
         assert_eq!(slices.page(1, ""), "/apis/discovery.k8s.io/v1/endpointslices?limit=1");
+        let scaling = Query::all(Resource::HorizontalPodAutoscalers, "");
+        assert_eq!(scaling.page(1, ""), "/apis/autoscaling/v2/horizontalpodautoscalers?limit=1");
         assert_eq!([query.to_string(), node.to_string()], ["pods of the namespace a b", "nodes"]);
     }
 }

@@ -32,9 +32,25 @@ pub enum Event<T> {
     Listed,
 }
 
+impl<T> Event<T> {
+    pub fn map<U>(self, map: impl FnOnce(T) -> U) -> Event<U> {
+        match self {
+            Event::Restarted => Event::Restarted,
+            Event::Added(object) => Event::Added(map(object)),
+            Event::Modified(object) => Event::Modified(map(object)),
+            Event::Deleted(object) => Event::Deleted(map(object)),
+            Event::Listed => Event::Listed,
+        }
+    }
+}
+
 /// Where events go.
 pub trait Sink<T>: Send {
     fn event(&mut self, event: Event<T>);
+
+    /// The API server does not give us these objects, as it does not know their kind or a permission
+    /// is missing. [`Sink::failed`] follows.
+    fn denied(&mut self) {}
 
     /// Nothing is known of changes for now, for this reason. Called for each attempt.
     fn failed(&mut self, reason: String);
@@ -129,6 +145,9 @@ pub async fn follow<T: Object>(
             Err(failure) => {
                 if failure == Failure::TooLarge {
                     watch.version = None;
+                }
+                if failure.is_denial() {
+                    sink.denied();
                 }
                 sink.failed(watch.reason(&failure));
                 if let Some(wait) = failure.wait() {
@@ -240,6 +259,13 @@ impl Watch {
                     "a permission is missing for {}: {role} must allow `list` and `watch` of the \
                      resource `{name}` in the API group `{group}` ({message})",
                     query.purpose
+                )
+            }
+            Failure::NotFound(message) => {
+                let (name, group) = (query.resource.name(), query.resource.group());
+                format!(
+                    "the API server does not have the resource `{name}` in the API group `{group}` \
+                     ({message})"
                 )
             }
             Failure::Unauthorized(message) => {

@@ -71,19 +71,9 @@ fn event_is_list<T>(event: &Event<T>) -> bool {
     matches!(event, Event::Listed)
 }
 
-fn seen<T>(event: Event<T>, see: impl Fn(T) -> Seen) -> Event<Seen> {
-    match event {
-        Event::Restarted => Event::Restarted,
-        Event::Added(object) => Event::Added(see(object)),
-        Event::Modified(object) => Event::Modified(see(object)),
-        Event::Deleted(object) => Event::Deleted(see(object)),
-        Event::Listed => Event::Listed,
-    }
-}
-
 impl Sink<Pod> for Into {
     fn event(&mut self, event: Event<Pod>) {
-        self.apply(seen(event, |pod| Seen {
+        self.apply(event.map(|pod| Seen {
             key: pod.meta().key().into(),
             address: pod.status.pod_ip.to_string(),
         }));
@@ -100,7 +90,7 @@ impl Sink<Pod> for Into {
 
 impl Sink<Partial> for Into {
     fn event(&mut self, event: Event<Partial>) {
-        self.apply(seen(event, |object| Seen {
+        self.apply(event.map(|object| Seen {
             key: object.meta().key().into(),
             address: object.meta().labels.get("tier").map_or(String::new(), |it| it.to_string()),
         }));

@@ -5,6 +5,7 @@
 
 pub mod filelog;
 mod fluentforward;
+mod k8s_cluster;
 pub mod kubeletstats;
 mod large_work;
 mod listen;
@@ -31,6 +32,7 @@ pub static RECEIVERS: ReceiverKinds = ReceiverKinds::new(&[
     otlp::KIND,
     filelog::KIND,
     fluentforward::KIND,
+    k8s_cluster::KIND,
     kubeletstats::KIND,
     prometheus::KIND,
     prometheusremotewrite::KIND,

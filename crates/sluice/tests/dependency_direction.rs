@@ -53,7 +53,7 @@ const USES: [(&str, &[&str]); 22] = [
     ("log", &[]),
     ("operators", &["config", "otlp"]),
     ("discovery", &["config", "net", "tail", "kubernetes"]),
-    ("kubernetes", &[]),
+    ("kubernetes", &["config"]),
     ("tail", &[]),
     ("scrape", &["otlp", "prometheus"]),
     ("prometheus", &["otlp"]),

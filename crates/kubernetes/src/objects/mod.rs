@@ -3,6 +3,7 @@
 //! Servers in Go write null for what is empty: null is read as absent everywhere.
 
 mod network;
+pub mod observed;
 mod pod;
 
 use std::collections::BTreeMap;

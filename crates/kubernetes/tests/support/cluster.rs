@@ -175,6 +175,16 @@ impl Cluster {
         self.create(&format!("{RBAC}/clusterrolebindings"), binding).await;
     }
 
+    /// Waits until the API server serves a collection, whose definition it has just got.
+    pub(crate) async fn is_served(&self, path: &str) {
+        let until = Instant::now() + START;
+        let get = || Request::get(path).body(Vec::new()).expect("a request");
+        while self.admin.request_text(get()).await.is_err() {
+            assert!(Instant::now() < until, "{path} is not served");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
     async fn ask(&self, method: Method, path: &str, kind: &str, body: &Value) -> Value {
         let request = Request::builder()
             .method(method.clone())

@@ -137,14 +137,14 @@ impl Known {
     }
 
     pub(super) fn pod_event(&self, event: Event<objects::Pod>) -> usize {
-        let event = mapped(event, |pod| self.keep(&pod));
+        let event = event.map(|pod| self.keep(&pod));
         let mut pods = self.pods.write();
         pods.apply(event, Instant::now());
         pods.refused()
     }
 
     pub(super) fn related_event(&self, from: From, event: Event<Partial>) -> usize {
-        let event = mapped(event, |it| Related::new(from, &it, &self.rules, &self.texts));
+        let event = event.map(|it| Related::new(from, &it, &self.rules, &self.texts));
         let Some(index) = &self.related[from as usize] else { return 0 };
         let mut index = index.write();
         index.apply(event, Instant::now());
@@ -175,16 +175,6 @@ impl Known {
         while !self.related.iter().flatten().all(is_listed) {
             tokio::time::sleep(POLL).await;
         }
-    }
-}
-
-fn mapped<T, U>(event: Event<T>, map: impl FnOnce(T) -> U) -> Event<U> {
-    match event {
-        Event::Restarted => Event::Restarted,
-        Event::Added(object) => Event::Added(map(object)),
-        Event::Modified(object) => Event::Modified(map(object)),
-        Event::Deleted(object) => Event::Deleted(map(object)),
-        Event::Listed => Event::Listed,
     }
 }
 

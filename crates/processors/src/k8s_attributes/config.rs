@@ -38,7 +38,7 @@ pub(super) struct Options {
 
 impl Options {
     pub(super) fn read(fields: &mut Fields<'_>) -> Options {
-        let access = read_access(fields);
+        let access = Access::read(fields);
         let doc = "Only set `k8s.pod.ip`, from the sender's address. The API server is not asked.";
         let passthrough = fields.boolean("passthrough", false, doc);
         let rules = fields.section_or_default("extract", "What is added.", read_rules);
@@ -116,34 +116,6 @@ impl Options {
     pub(super) fn reads_address(&self) -> bool {
         self.associations.is_empty()
             || self.associations.iter().any(|it| it.0.contains(&Source::Connection))
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum AuthType {
-    ServiceAccount,
-    None,
-    KubeConfig,
-}
-
-fn read_access(fields: &mut Fields<'_>) -> Access {
-    let types = [
-        ("serviceAccount", AuthType::ServiceAccount),
-        ("none", AuthType::None),
-        ("kubeConfig", AuthType::KubeConfig),
-    ];
-    let doc = "Who we are for the API server: the service account of our pod, no one, or the user \
-               of the kubeconfig (`KUBECONFIG`, or `~/.kube/config`).";
-    let auth_type = fields.choice("auth_type", AuthType::ServiceAccount, &types, doc);
-    let doc = "Context of the kubeconfig. Unset: its current one.";
-    let context = fields.non_empty_string("context", doc);
-    if context.is_some() && auth_type != AuthType::KubeConfig {
-        fields.warn_at("context", "has no effect: it is for `auth_type: kubeConfig`");
-    }
-    match auth_type {
-        AuthType::ServiceAccount => Access::ServiceAccount,
-        AuthType::None => Access::Anonymous,
-        AuthType::KubeConfig => Access::Kubeconfig { file: None, context },
     }
 }
 

@@ -1,6 +1,6 @@
 //! `k8s_attributes`: attributes of the pod that telemetry comes from, on its resource.
 //!
-//! 1. `config`: the options. `rules`: what is extracted of an object. `image`: names of images.
+//! 1. `config`: the options. `rules`: what is extracted of an object.
 //! 2. `association`: how a pod is recognised. `pod`, `related`: what is kept of objects.
 //! 3. `cluster`: the watches, and what they know. `enrich`: what a resource gets.
 
@@ -8,7 +8,6 @@ mod association;
 mod cluster;
 mod config;
 mod enrich;
-mod image;
 mod pod;
 mod related;
 mod rules;

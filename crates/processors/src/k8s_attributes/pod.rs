@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use sluice_kubernetes::Indexed;
 use sluice_kubernetes::objects::{self, Owner};
+use sluice_kubernetes::{Image, Indexed, canonical};
 
 use super::association::{Association, HOST_NAME, Identifier, POD_IP, POD_UID, Source, identifier};
-use super::image::{Image, canonical};
 use super::rules::{Attributes, From, MetadataField, Rules, Text, set};
 
 const CONTAINER_ID: &str = "container.id";

@@ -208,13 +208,7 @@ impl<T: Object> ToState<T> {
 
 impl<T: Object + Sync> Sink<T> for ToState<T> {
     fn event(&mut self, event: Event<T>) {
-        let event = match event {
-            Event::Restarted => Event::Restarted,
-            Event::Added(object) => Event::Added(Held::new(object)),
-            Event::Modified(object) => Event::Modified(Held::new(object)),
-            Event::Deleted(object) => Event::Deleted(Held::new(object)),
-            Event::Listed => Event::Listed,
-        };
+        let event = event.map(Held::new);
         let (indexes, at, what) = (self.indexes, self.at, self.what.clone());
         let sender = self.sender.clone();
         self.send(Message::Change(Box::new(move |state| {

@@ -46,13 +46,7 @@ impl Processor {
 
     fn pod_event(&self, event: Event<Json>) {
         let read = |pod: Json| serde_json::from_value(pod).expect("a pod");
-        self.known.pod_event(match event {
-            Event::Added(pod) => Event::Added(read(pod)),
-            Event::Modified(pod) => Event::Modified(read(pod)),
-            Event::Deleted(pod) => Event::Deleted(read(pod)),
-            Event::Restarted => Event::Restarted,
-            Event::Listed => Event::Listed,
-        });
+        self.known.pod_event(event.map(read));
     }
 
     fn related(self, from: From, object: Json) -> Processor {

@@ -2,16 +2,16 @@
 //! reads them.
 
 /// The parts of an image's name.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Image<'a> {
-    pub(super) repository: &'a str,
-    pub(super) tag: Option<&'a str>,
-    pub(super) digest: Option<&'a str>,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Image<'a> {
+    pub repository: &'a str,
+    pub tag: Option<&'a str>,
+    pub digest: Option<&'a str>,
 }
 
 impl<'a> Image<'a> {
     /// Nothing if it is no name of an image.
-    pub(super) fn parse(text: &'a str) -> Option<Image<'a>> {
+    pub fn parse(text: &'a str) -> Option<Image<'a>> {
         let (name, digest) = match text.split_once('@') {
             Some((name, digest)) => (name, Some(digest)),
             None => (text, None),
@@ -28,7 +28,7 @@ impl<'a> Image<'a> {
     }
 
     /// The version that it stands for: its tag, its digest or both.
-    pub(super) fn version(&self) -> Option<String> {
+    pub fn version(&self) -> Option<String> {
         match (self.tag, self.digest) {
             (Some(tag), Some(digest)) => Some(format!("{tag}@{digest}")),
             (Some(only), None) | (None, Some(only)) => Some(only.to_owned()),
@@ -39,7 +39,7 @@ impl<'a> Image<'a> {
 
 /// The full name of an image with a digest, as a container's status has it: with the registry and
 /// `library/` where they are left out. Nothing if there is no digest.
-pub(super) fn canonical(image_id: &str) -> Option<String> {
+pub fn canonical(image_id: &str) -> Option<String> {
     let text = image_id.split_once("://").map_or(image_id, |(_, text)| text);
     let Image { repository, tag, digest } = Image::parse(text)?;
     let digest = digest?;
