@@ -65,7 +65,7 @@ impl Ack {
     /// The delivery has gone without resolving the frame: its sender would wait for ever.
     pub(crate) fn abandoned(&self, reader: CursorId) {
         if self.awaited.delivered.contains(&reader) {
-            self.answer(Err(Refusal::overloaded(
+            self.answer(Err(Refusal::unconfirmed(
                 "a reload has removed a delivery that the sender waits for",
             )));
         }
@@ -166,7 +166,7 @@ mod tests {
             "the disk can still answer in the place of the second one"
         );
         ack.abandoned(a);
-        assert!(matches!(answer.try_recv(), Ok(Err(Refusal::Retry { .. }))));
+        assert!(matches!(answer.try_recv(), Ok(Err(Refusal::Unconfirmed { .. }))));
     }
 
     #[test]

@@ -118,7 +118,7 @@ impl Entry {
     pub(crate) fn given_up(&self, reader: CursorId, is_lost: bool) {
         self.resolve_source();
         if let Some(ack) = &self.ack {
-            let lost = || Err(Refusal::overloaded("dropped before it was delivered or on disk"));
+            let lost = || Err(Refusal::unconfirmed("dropped before it was delivered or on disk"));
             ack.resolve(reader, if is_lost { lost() } else { Ok(()) });
         }
     }

@@ -111,7 +111,9 @@ impl Refused {
 impl From<Refusal> for Refused {
     fn from(refusal: Refusal) -> Self {
         let (reason, message, delay) = match refusal {
-            Refusal::Retry { delay, reason } => (Reason::Overloaded, reason, Some(delay)),
+            Refusal::Retry { delay, reason } | Refusal::Unconfirmed { delay, reason } => {
+                (Reason::Overloaded, reason, Some(delay))
+            }
             Refusal::TooLarge { reason } => (Reason::NeverFits, reason, None),
             Refusal::Overlaps => (Reason::Overlaps, OVERLAP.to_owned(), None),
             Refusal::Invalid { reason } => (Reason::Invalid, reason, None),
@@ -194,6 +196,7 @@ mod tests {
             }
             let refusals = [
                 Refusal::overloaded("busy"),
+                Refusal::unconfirmed("on a disk in trouble"),
                 Refusal::TooLarge { reason: String::new() },
                 Refusal::Invalid { reason: String::new() },
                 Refusal::Rejected { reason: String::new() },

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
+use encoding_rs::{Encoding, ISO_2022_JP, UTF_8, UTF_16BE, UTF_16LE};
 
 /// The encoding of a file's text.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -90,7 +90,8 @@ impl Charset {
             _ => false,
         };
         let cut = (max.saturating_sub(3).max(1)..=max).rev().find(|at| !is_within(*at));
-        cut.unwrap_or(max)
+        let cut = cut.unwrap_or(max);
+        if self == Charset::Other(ISO_2022_JP) { cut_in_ascii(&bytes[..cut]) } else { cut }
     }
 
     /// The text as UTF-8. `Nop` and `Utf8Raw` are left as they are.
@@ -125,6 +126,23 @@ impl Charset {
         };
         place.min(bytes.len())
     }
+}
+
+/// The length of the longest beginning of ISO-2022-JP after which the text is ASCII: a part behind
+/// another place would be read without the escape before it. All of it if there is none.
+fn cut_in_ascii(bytes: &[u8]) -> usize {
+    const TO_ASCII: &[u8] = b"\x1b(B";
+    let (mut is_ascii, mut cut) = (true, 0);
+    for at in memchr::memchr_iter(TO_ASCII[0], bytes) {
+        if is_ascii {
+            cut = at;
+        }
+        is_ascii = bytes[at..].starts_with(TO_ASCII);
+        if is_ascii {
+            cut = at + TO_ASCII.len();
+        }
+    }
+    if is_ascii || cut == 0 { bytes.len() } else { cut }
 }
 
 /// Whether the bytes end within a character.
@@ -229,5 +247,24 @@ mod tests {
         assert_eq!(Charset::Utf8.cut(&text[..6], 6), 4, "the rest may be to come");
         assert_eq!(Charset::Other(UTF_16LE).cut(&[0; 9], 5), 4);
         assert_eq!(Charset::Latin1.cut(&[0xe4; 9], 5), 5);
+    }
+
+    /// Guarantee: parts of a text whose bytes have a meaning that escapes change are what they are
+    /// in the whole.
+    #[test]
+    fn no_part_of_iso_2022_jp_begins_behind_an_escape() {
+        let charset = Charset::named("iso-2022-jp").expect("is known");
+        let all = b"ab\x1b$B\x46\x7c\x4b\x5c\x1b(Bcd\x1b(J\x5c\x1b$B\x46\x7c\x1b(Befghijklmn";
+        for max in 14..=all.len() {
+            let (mut rest, mut text) = (&all[..], Vec::new());
+            while !rest.is_empty() {
+                let cut = charset.cut(rest, max);
+                text.extend_from_slice(&charset.decode(&rest[..cut]));
+                rest = &rest[cut..];
+            }
+            assert_eq!(str::from_utf8(&text), Ok("ab日本cd¥日efghijklmn"), "{max}");
+        }
+        // Longer than a part may be without a place at which one can begin.
+        assert_eq!(charset.cut(b"\x1b$B\x46\x7c\x4b\x5c\x46\x7c", 8), 7);
     }
 }

@@ -26,6 +26,7 @@ mod glob;
 mod gone;
 mod identify;
 mod identity;
+mod ids;
 mod journal;
 mod known;
 mod open;
@@ -57,6 +58,7 @@ pub use split::{Boundary, Cut, End, Splitter};
 pub use window::WINDOW_BYTES;
 
 use file::{File, Place};
+use ids::IdMap;
 use journal::resolved_mark;
 use schedule::Schedule;
 use sent::Sum;
@@ -132,7 +134,7 @@ pub struct Counts {
 /// Files that are tailed. Blocks on the disk: for a thread of its own.
 pub struct Tail {
     options: Options,
-    files: HashMap<FileId, Box<File>>,
+    files: IdMap<Box<File>>,
     by_inode: HashMap<Inode, FileId>,
     /// Paths, and the targets of links, of files that are there.
     by_path: HashMap<Arc<Path>, FileId>,
@@ -180,7 +182,7 @@ impl Tail {
         let count_vanished_at = known.as_ref().map(|_| now + VANISHED_PATIENCE);
         let mut tail = Tail {
             options,
-            files: HashMap::new(),
+            files: IdMap::default(),
             by_inode: HashMap::new(),
             by_path: HashMap::new(),
             missing: HashMap::new(),

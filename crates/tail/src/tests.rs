@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
+mod alike;
 mod gone;
 mod lost;
 mod sent;

@@ -390,7 +390,7 @@ async fn a_frame_of_which_a_part_was_shed_is_not_taken() {
             sick.gauges.allow(Sheds::Taken);
             assert_eq!(sick.shed_alone(1), 0);
         } else {
-            assert!(matches!(answer, Ok(Err(Refusal::Retry { .. }))), "{answer:?}");
+            assert!(matches!(answer, Ok(Err(Refusal::Unconfirmed { .. }))), "{answer:?}");
         }
     }
 }

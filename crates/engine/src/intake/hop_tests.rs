@@ -273,7 +273,7 @@ async fn what_was_given_up_while_it_was_written_is_not_known() {
     let is_lost = world.log.give_up(world.reader, offset).expect("it waits");
     entry.given_up(world.reader, is_lost);
     drop(entry);
-    assert!(matches!(first.accepted().await, Err(Refusal::Retry { .. })));
+    assert!(matches!(first.accepted().await, Err(Refusal::Unconfirmed { .. })));
     gate.open();
     // Its segment stays for one of another sender.
     let other = world.send(None::<Ranges>).await.expect("is taken");

@@ -319,7 +319,7 @@ impl Route {
                 Err(_) if watch.has_lasting_trouble() => {
                     self.backlog.give_up_unwritten(&self.deliveries, Instant::now());
                     // The frame stays, and may be delivered. But nothing tells when it is safe.
-                    let trouble = || Refusal::overloaded(watch.trouble().unwrap_or_default());
+                    let trouble = || Refusal::unconfirmed(watch.trouble().unwrap_or_default());
                     break answer.try_recv().or_else(|_| Ok(Err(trouble())));
                 }
                 Err(_) => {}
@@ -327,6 +327,6 @@ impl Route {
         };
         // The log dropped the entry: the process is shutting down before the backend took the
         // frame, or the frame is on disk while the sender waits for the delivery.
-        result.unwrap_or_else(|_| Err(Refusal::overloaded("given up before it was delivered")))
+        result.unwrap_or_else(|_| Err(Refusal::unconfirmed("given up before it was delivered")))
     }
 }

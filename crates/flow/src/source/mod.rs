@@ -213,9 +213,9 @@ impl Drop for Permit {
 /// A request that is in the log. Dropping it leaves the request there, unless its sender waits for
 /// its only backend: then the request is withdrawn.
 ///
-/// A refusal by a receipt is for a sender that waits, who has a copy and sends it again. The
-/// request may be in the log all the same (the disk is in trouble), or is counted as dropped. So a
-/// receiver without senders does not submit it again: it would arrive twice.
+/// A refusal by a receipt is for a sender that waits, who has a copy and sends it again. A receiver
+/// whose senders have none may submit the request again after [`Refusal::Retry`], and must not
+/// after [`Refusal::Unconfirmed`].
 ///
 /// A receipt without a wait costs no allocation.
 #[must_use = "a sender is answered when the receipt says so"]
@@ -247,8 +247,13 @@ impl Receipt {
 /// Why a request is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The sender should retry later: UNAVAILABLE + RetryInfo, 503 + Retry-After.
+    /// The sender should retry later: UNAVAILABLE + RetryInfo, 503 + Retry-After. The engine keeps
+    /// nothing of the request, and does not count it as lost.
     Retry { delay: Duration, reason: String },
+    /// The same answer to a sender, by a receipt only. The request is in the log and may be
+    /// delivered yet, or a policy has dropped and counted it: submitted again by a receiver whose
+    /// sender has no copy, it would arrive twice.
+    Unconfirmed { delay: Duration, reason: String },
     /// The request can never fit: RESOURCE_EXHAUSTED without RetryInfo, 413.
     TooLarge { reason: String },
     /// The data is at fault and will be refused again: INVALID_ARGUMENT, 400.
@@ -264,7 +269,15 @@ pub enum Refusal {
 impl Refusal {
     /// Asks the sender to retry in 0.75 to 1.5 s, at random: not all senders return at once.
     pub fn overloaded(reason: impl Into<String>) -> Self {
-        let delay = Duration::from_millis(fastrand::u64(750..1500));
-        Refusal::Retry { delay, reason: reason.into() }
+        Refusal::Retry { delay: retry_delay(), reason: reason.into() }
     }
+
+    /// The same for a request whose fate is unknown or settled: see [`Refusal::Unconfirmed`].
+    pub fn unconfirmed(reason: impl Into<String>) -> Self {
+        Refusal::Unconfirmed { delay: retry_delay(), reason: reason.into() }
+    }
+}
+
+fn retry_delay() -> Duration {
+    Duration::from_millis(fastrand::u64(750..1500))
 }

@@ -132,6 +132,18 @@ impl Cluster {
         self.ask(Method::POST, path, "application/json", &object).await
     }
 
+    /// Creates an object of a manifest, as it is written. Refused if a field is unknown, given twice
+    /// or of the wrong type.
+    pub(crate) async fn create_strictly(&self, path: &str, yaml: &str) -> Result<(), String> {
+        let request = Request::post(format!("{path}?fieldValidation=Strict"))
+            .header(http::header::CONTENT_TYPE, "application/yaml")
+            .header(http::header::ACCEPT, "application/json")
+            .body(yaml.as_bytes().to_vec())
+            .expect("a request");
+        let answer = self.admin.request_text(request).await;
+        answer.map(drop).map_err(|error| error.to_string())
+    }
+
     /// Changes the fields of an object or of its status.
     pub(crate) async fn patch(&self, path: &str, change: Value) -> Value {
         self.ask(Method::PATCH, path, "application/merge-patch+json", &change).await

@@ -442,7 +442,7 @@ fn final_reason(refusal: &Refusal) -> Option<&str> {
         | Refusal::Invalid { reason }
         | Refusal::Rejected { reason }
         | Refusal::Failed { reason } => Some(reason),
-        Refusal::Retry { .. } | Refusal::Overlaps => None,
+        Refusal::Retry { .. } | Refusal::Unconfirmed { .. } | Refusal::Overlaps => None,
     }
 }
 

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sluice_flow::source::{ArrivedBody, Ingress, IngressRoute, Permit, Request};
-use sluice_flow::{Metadata, Payload};
+use sluice_flow::{Metadata, Payload, Refusal};
 use sluice_net::forward::handshake::Server;
 use sluice_net::forward::msgpack::Scanner;
 use sluice_net::server::{Stream, StreamHandler, StreamRequest};
@@ -366,9 +366,15 @@ impl Connection<'_> {
                 Ok(receipt) => receipt.accepted().await,
                 Err(refusal) => Err(refusal),
             };
+            // It is in the log or counted as dropped: only its sender may send it again.
+            let is_unconfirmed = matches!(accepted, Err(Refusal::Unconfirmed { .. }));
+            if is_unconfirmed && piece.chunks == 0 {
+                return Ok(());
+            }
+            let may_repeat = !is_kept && !is_unconfirmed;
             match accepted.map_err(Refused::from) {
                 Ok(()) => return Ok(()),
-                Err(refused) if refused.delay.is_some() && !is_kept => {
+                Err(refused) if refused.delay.is_some() && may_repeat => {
                     admitted_bytes = len_bytes;
                     permit = self.admit_again(&**route, request, len_bytes, refused).await?;
                 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sluice_flow::source::{ArrivedBody, Ingress, IngressRoute, Permit, Request};
-use sluice_flow::{Metadata, Payload};
+use sluice_flow::{Metadata, Payload, Refusal};
 use sluice_otlp::{Signal, SplitLimits, split};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -150,14 +150,14 @@ impl Intake {
             };
             let (payload, metadata) = (Payload::identity(payload.clone()), Arc::clone(metadata));
             let request = Request { metadata, ..Request::new(payload, items) };
-            match route.submit(request, permit).map_err(by_engine) {
-                // Once it is in the log, a refusal for the moment is for senders that wait: to
-                // submit it again would double it.
-                Ok(receipt) => match receipt.accepted().await.map_err(by_engine) {
-                    Err(refused) if refused.delay.is_none() => return Err(refused),
-                    _ => return Ok(()),
-                },
-                Err(refused) => self.wait_after(peer, refused).await?,
+            let accepted = match route.submit(request, permit) {
+                Ok(receipt) => receipt.accepted().await,
+                Err(refusal) => Err(refusal),
+            };
+            match accepted {
+                // It is in the log or counted as dropped: to submit it again would double it.
+                Ok(()) | Err(Refusal::Unconfirmed { .. }) => return Ok(()),
+                Err(refusal) => self.wait_after(peer, by_engine(refusal)).await?,
             }
         }
     }

@@ -132,8 +132,11 @@ impl IngressRoute for Door {
         if records(&request).iter().any(is_poison) {
             return Err(Refusal::Invalid { reason: "poison".to_owned() });
         }
-        self.0.requests.lock().push(request);
         let answer = self.0.answers.lock().pop();
+        // What a receipt refuses with `Retry` is not in the log.
+        if !matches!(answer, Some(Refusal::Retry { .. })) {
+            self.0.requests.lock().push(request);
+        }
         let pace: BoxFuture<'static, ()> = Box::pin(async move {
             while self.0.is_slow.load(Ordering::SeqCst) {
                 sleep(Duration::from_millis(5)).await;

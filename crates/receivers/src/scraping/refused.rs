@@ -33,7 +33,7 @@ impl Refused {
 impl From<Refusal> for Refused {
     fn from(refusal: Refusal) -> Refused {
         let (kind, message) = match refusal {
-            Refusal::Retry { reason, .. } => (0, reason),
+            Refusal::Retry { reason, .. } | Refusal::Unconfirmed { reason, .. } => (0, reason),
             Refusal::TooLarge { reason } => (2, reason),
             Refusal::Invalid { reason } => (3, reason),
             Refusal::Rejected { reason } => (4, reason),

@@ -285,7 +285,7 @@ async fn what_is_cut_off_is_counted() {
 #[tokio::test]
 async fn records_that_the_log_has_are_not_doubled() {
     let engine = Arc::new(Engine::default());
-    *engine.answers.lock() = vec![busy(), busy()];
+    *engine.answers.lock() = vec![Refusal::unconfirmed("the disk is in trouble"); 2];
     let (running, address) = start(&engine, read, &format!("{{{OPTIONS}}}")).await;
     let mut stream = connect(address).await;
     stream.write_all(b"a\nb\n").await.expect("is sent");
@@ -295,6 +295,20 @@ async fn records_that_the_log_has_are_not_doubled() {
     assert_eq!(engine.wait_for(3).await, ["a", "b", "c"]);
     running.shutdown().await;
     assert_eq!(engine.bodies().len(), 3);
+}
+
+/// Scenario: the only backend refuses records for the moment, so that the log does not have them.
+/// Guarantee: they are submitted again, once.
+#[tokio::test]
+async fn records_that_the_log_does_not_have_are_not_lost() {
+    let engine = Arc::new(Engine::default());
+    *engine.answers.lock() = vec![busy(), busy()];
+    let (running, address) = start(&engine, read, &format!("{{{OPTIONS}}}")).await;
+    let mut stream = connect(address).await;
+    stream.write_all(b"a\nb\n").await.expect("is sent");
+    assert_eq!(engine.wait_for(2).await, ["a", "b"]);
+    running.shutdown().await;
+    assert_eq!(engine.bodies().len(), 2);
 }
 
 #[tokio::test]

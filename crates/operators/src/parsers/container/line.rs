@@ -68,7 +68,8 @@ impl<'t> Line<'t> {
         text: &'t str,
         format: Option<Format>,
     ) -> Option<Result<Line<'t>, String>> {
-        let (time, behind) = text.split_once(' ')?;
+        let time_end = memchr::memchr(b' ', text.as_bytes())?;
+        let (time, behind) = (&text[..time_end], &text[time_end + 1..]);
         let is_utc = time.ends_with('Z');
         let fits = match format {
             Some(Format::Containerd) => is_utc,

@@ -47,6 +47,8 @@ struct Intake {
     used_bytes: AtomicUsize,
     limit_bytes: Option<usize>,
     is_mute: bool,
+    /// Answers that receipts give first.
+    answers: Mutex<Vec<Refusal>>,
     /// The memory for requests that wait.
     waiting: Arc<Waiting>,
     /// Requests with records of this text are refused for good.
@@ -143,9 +145,16 @@ impl IngressRoute for Shared {
         if self.0.poison.is_some() && records(&request.payload.bytes).iter().any(is_poison) {
             return Err(Refusal::Rejected { reason: "poison".to_owned() });
         }
-        self.0.taken.lock().push(request);
-        let answer: BoxFuture<'static, _> = Box::pin(std::future::pending());
-        let answer = self.0.is_mute.then_some(answer);
+        let refusal = self.0.answers.lock().pop();
+        // What a receipt refuses with `Retry` is not in the log.
+        if !matches!(refusal, Some(Refusal::Retry { .. })) {
+            self.0.taken.lock().push(request);
+        }
+        let answer: Option<BoxFuture<'static, _>> = match refusal {
+            Some(refusal) => Some(Box::pin(std::future::ready(Err(refusal)))),
+            None if self.0.is_mute => Some(Box::pin(std::future::pending())),
+            None => None,
+        };
         Ok(Receipt { answer, ..Receipt::default() })
     }
 }

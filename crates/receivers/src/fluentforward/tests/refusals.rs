@@ -30,6 +30,44 @@ async fn messages_without_a_chunk_are_kept_while_they_are_refused() {
     assert_eq!(intake.records().len(), 2);
 }
 
+/// Scenario: a receipt refuses what no sender has a copy of. Guarantee: what the engine does not
+/// keep is submitted again, and what it may have stored is not, so that each arrives once.
+#[tokio::test]
+async fn messages_without_a_chunk_are_stored_once_whatever_their_receipt_says() {
+    for refusal in [overloaded(), Refusal::unconfirmed("the disk is in trouble")] {
+        let intake = Arc::new(Intake::default());
+        intake.answers.lock().push(refusal.clone());
+        let (running, mut stream) = start(&intake, "").await;
+        stream.write_all(&packed(0..3, None)).await.expect("is sent");
+        let answered = async {
+            while !intake.answers.lock().is_empty() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(Duration::from_secs(10), answered).await.expect("it is submitted");
+        stream.write_all(&packed(3..4, Some("id"))).await.expect("is sent");
+        assert!(answer(&mut stream).await.is_some(), "the connection goes on");
+        assert_eq!(intake.records().len(), 4, "{refusal:?}");
+        running.shutdown().await;
+        assert_eq!(intake.used_bytes.load(Ordering::SeqCst), 0);
+    }
+}
+
+/// Scenario: a chunk, alone or beside a message without one, may be stored, but that is not sure.
+/// Guarantee: it is not acknowledged, so that its sender sends it again; nothing else is repeated.
+#[tokio::test]
+async fn a_chunk_that_is_not_sure_to_be_stored_is_not_acknowledged() {
+    let chunk = packed(0..1, Some("id"));
+    for (sent, count) in [(chunk.clone(), 1), ([packed(1..2, None), chunk].concat(), 2)] {
+        let intake = Arc::new(Intake::default());
+        intake.answers.lock().push(Refusal::unconfirmed("the disk is in trouble"));
+        let (_running, mut stream) = start(&intake, "").await;
+        stream.write_all(&sent).await.expect("is sent");
+        assert_eq!(answer(&mut stream).await, None);
+        assert_eq!(intake.records().len(), count);
+    }
+}
+
 /// Scenario: a message without a chunk is refused for the moment, and no memory is left in which it
 /// could wait. Guarantee: it is not kept, and the next one is taken.
 #[tokio::test]
