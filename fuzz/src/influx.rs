@@ -6,7 +6,7 @@ use sluice_otlp::{Signal, scan};
 const LIMITS: Limits = Limits { line_bytes: 1 << 12 };
 const ARRIVAL_NS: i64 = 7;
 
-/// What becomes of a body in pieces.
+/// The request that a body in pieces becomes.
 fn build(pieces: &[&[u8]]) -> (Vec<u8>, u32, Faults) {
     let mut builder = Builder::new(&Settings::default());
     let mut reader = Reader::new(Precision::Nanoseconds, LIMITS);

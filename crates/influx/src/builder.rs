@@ -19,7 +19,7 @@ const GUESSED: usize = 256;
 
 const ATTRIBUTES: u8 = 7;
 
-/// How lines become metrics.
+/// Choices of the mapping.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Measurements whose field `value` is an increment, so that it becomes a sum of deltas.
@@ -396,7 +396,7 @@ impl Builder {
 fn keys_of(strings: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut start = 0;
     let ends = (0..strings.len())
-        .filter(|at| strings[*at] == b',' && (*at == 0 || strings[*at - 1] != b'\\'));
+        .filter(move |at| strings[*at] == b',' && (*at == 0 || strings[*at - 1] != b'\\'));
     ends.map(move |end| {
         let key = &strings[start..end];
         start = end + 1;

@@ -5,8 +5,8 @@
 //! 1. [`Reader`] takes a body in pieces. `parse` reads a line where it lies in its piece, in one
 //!    pass and without an allocation; only a line that is cut is copied. `extent` says where a line
 //!    ends that is cut or at fault. A line at fault is noted, and the next one is read.
-//! 2. [`Builder`] sorts the fields of lines into metrics, and makes the request. Tags that are those
-//!    of the line before are neither read nor encoded again.
+//! 2. [`Builder`] sorts the fields of lines into metrics, and makes the request. Tags that are
+//!    those of the line before are neither read nor encoded again.
 //!
 //! Outwards, [`write`] walks a request once over its wire form, `point` reads the points, and
 //! [`LineWriter`] writes lines.

@@ -46,8 +46,8 @@ pub enum Value<'a> {
     String(Cow<'a, str>),
 }
 
-/// A line, in the bytes that it was read from. All of it is UTF-8; it has a measurement and at least
-/// one field, and no key or value of a tag is empty.
+/// A line, in the bytes that it was read from. All of it is UTF-8; it has a measurement and at
+/// least one field, and no key or value of a tag is empty.
 #[derive(Clone, Copy, Debug)]
 pub struct Line<'a> {
     pub(crate) bytes: &'a [u8],

@@ -80,8 +80,8 @@ impl<'a> LineWriter<'a> {
         Ok(())
     }
 
-    /// Ends the line, with its time in nanoseconds since 1970. False, and nothing written, if it has
-    /// no fields.
+    /// Ends the line, with its time in nanoseconds since 1970. False, and nothing written, if it
+    /// has no fields.
     pub fn end(self, time_ns: Option<i64>) -> bool {
         if self.fields == 0 {
             self.cancel();

@@ -1,4 +1,4 @@
-//! How fields of lines stand in metrics. A number or a boolean is a point whose attributes are the
+//! The mapping of fields to metrics. A number or a boolean is a point whose attributes are the
 //! line's tags; strings are attributes of the line's first point, because they say more about it.
 //!
 //! | line | metric |
@@ -6,7 +6,8 @@
 //! | `m value=1` | `m` |
 //! | `m f=1` | `m_f`, with the metadata `influxdb.field: f` |
 //! | a float; an integer | a gauge of doubles; of integers |
-//! | an unsigned integer | integers, `influxdb.type: unsigned`. Beyond OTLP's integers a double, and the attribute `influxdb.unsigned` has the digits |
+//! | an unsigned integer | of integers, `influxdb.type: unsigned` |
+//! | … beyond OTLP's integers | of doubles; the attribute `influxdb.unsigned` has the digits |
 //! | a boolean | 0 or 1, `influxdb.type: boolean` |
 //! | `m s="text",value=1` | the attribute `s`, with `influxdb.strings: [s]` |
 //! | only strings | 1, `influxdb.type: string` |

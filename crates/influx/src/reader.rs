@@ -110,7 +110,8 @@ impl Reader {
                 piece.len()
             }
             None => {
-                let cut = std::mem::take(&mut self.cut);
+                let mut cut = std::mem::take(&mut self.cut);
+                cut.extend_from_slice(&piece[..room]);
                 self.too_long(&cut);
                 self.skip(piece, room)
             }

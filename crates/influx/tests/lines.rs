@@ -47,7 +47,7 @@ fn faults_are_worded_as_in_influxdb() {
         let body = format!("before v=1\n{line}\nafter v=1\n");
         let (points, faults) = read(body.as_bytes());
         let is_open = reason == "unbalanced quotes";
-        // What is behind an open quote belongs to it.
+        // The text behind an open quote belongs to it.
         let excerpt = if is_open { format!("{line}\nafter v=1") } else { line.to_owned() };
         assert_eq!(faults.count, 1, "{line}");
         assert_eq!(faults.to_string(), format!("unable to parse '{excerpt}': {reason}"));
@@ -58,7 +58,8 @@ fn faults_are_worded_as_in_influxdb() {
 
 #[test]
 fn lines_of_all_forms_are_read() {
-    let body = "# a comment\n\n  \t\r\n cpu,host=a,dc=b u=1,i=-2i,n=3u,t=T,s=\"a \\\"b\\\"\nc\"  5  \r\n\
+    let body = "# a comment\n\n  \t\r\n\
+                \x20cpu,host=a,dc=b u=1,i=-2i,n=3u,t=T,s=\"a \\\"b\\\"\nc\"  5  \r\n\
                 m\\ 1,k\\,1=v\\=1 f\\ 1=1.5\n\"q\",\"a\"=\"b\" \"=f\nlast v=1";
     let (points, faults) = read(body.as_bytes());
     assert_eq!(faults.count, 0, "{faults}");
@@ -80,8 +81,8 @@ fn times_have_the_precision_of_the_request() {
     assert_eq!(times, [Some(1_700_000_000_123_000_000), None]);
 }
 
-/// Scenario: bodies that try to make the reader hold or do much. Guarantee: what it holds is bounded,
-/// each is one fault, and the line behind is taken.
+/// Scenario: bodies that try to make the reader hold or do much. Guarantee: what it holds is
+/// bounded, each is one fault, and the line behind is taken.
 #[test]
 fn hostile_lines_are_faults_of_their_own() {
     let good = b"\nm v=1\n";

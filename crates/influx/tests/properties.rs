@@ -116,8 +116,13 @@ proptest! {
         prop_assert_eq!(&found, &points);
         for point in &points {
             let line = written(std::slice::from_ref(point));
-            let found = simple(line.strip_suffix('\n').expect("a line"));
-            prop_assert_eq!(found.as_ref(), Some(point), "{}", line);
+            // That parser takes each quote for the start or the end of a string.
+            let names = point.tags.iter().flat_map(|(key, value)| [key, value]);
+            let mut names = names.chain(point.fields.iter().map(|(key, _)| key));
+            if !point.measurement.contains('"') && names.all(|name| !name.contains('"')) {
+                let found = simple(line.strip_suffix('\n').expect("a line"));
+                prop_assert_eq!(found.as_ref(), Some(point), "{}", line);
+            }
         }
     }
 
@@ -134,7 +139,7 @@ proptest! {
         let (found, faults) = read(&out);
         prop_assert_eq!(faults.count, 0, "{}", faults);
         prop_assert_eq!(samples(&found), samples(&expected));
-        // What came out is the same when it goes in again.
+        // The lines that came out are the same when they go in again.
         let (again, _) = build(&out, 0);
         let mut twice = Vec::new();
         write(&again, 1 << 20, &mut twice).expect("is written");

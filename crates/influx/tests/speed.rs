@@ -21,7 +21,7 @@ const REQUESTS: usize = 5000;
 const ROUNDS: usize = 40;
 const PIECE_BYTES: usize = 16 << 10;
 
-/// What k6 writes in a second, by its defaults.
+/// The body that k6 writes in a second, by its defaults.
 fn k6() -> String {
     let mut body = String::new();
     for request in 0..REQUESTS {
@@ -41,7 +41,7 @@ fn k6() -> String {
     body
 }
 
-/// What Telegraf writes: many fields, tags that change with each line.
+/// Lines as Telegraf writes them: many fields, tags that change with each line.
 fn telegraf() -> String {
     let mut body = String::new();
     for line in 0..REQUESTS {
@@ -101,8 +101,8 @@ fn the_samples_a_second_of_one_core() {
         });
         let samples = REQUESTS * REQUEST.len();
         println!(
-            "{name}: M/s: {parsed:.2} read, {built:.2} read and built, {written:.2} written; bytes a \
-             sample: {} in, {} as OTLP, {} out",
+            "{name}: M/s: {parsed:.2} read, {built:.2} read and built, {written:.2} written; \
+             bytes a sample: {} in, {} as OTLP, {} out",
             body.len() / samples,
             request.len() / samples,
             out.len() / samples,

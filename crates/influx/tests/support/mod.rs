@@ -1,10 +1,12 @@
 //! A parser of line protocol that is simple rather than fast, and points that all parsers agree on.
 
+#![allow(dead_code, reason = "each test file uses a part of this")]
+
 use sluice_influx::{Builder, Faults, Limits, Precision, Reader, Settings, Value};
 
 /// A value that is comparable to the bit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Owned {
+pub(crate) enum Owned {
     Float(u64),
     Integer(i64),
     Unsigned(u64),
@@ -13,7 +15,7 @@ pub enum Owned {
 }
 
 impl Owned {
-    pub fn of(value: &Value<'_>) -> Owned {
+    pub(crate) fn of(value: &Value<'_>) -> Owned {
         match value {
             Value::Float(value) => Owned::Float(value.to_bits()),
             Value::Integer(value) => Owned::Integer(*value),
@@ -23,7 +25,7 @@ impl Owned {
         }
     }
 
-    pub fn as_value(&self) -> Value<'_> {
+    pub(crate) fn as_value(&self) -> Value<'_> {
         match self {
             Owned::Float(bits) => Value::Float(f64::from_bits(*bits)),
             Owned::Integer(value) => Value::Integer(*value),
@@ -35,18 +37,18 @@ impl Owned {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Point {
-    pub measurement: String,
-    pub tags: Vec<(String, String)>,
-    pub fields: Vec<(String, Owned)>,
-    pub time_ns: Option<i64>,
+pub(crate) struct Point {
+    pub(crate) measurement: String,
+    pub(crate) tags: Vec<(String, String)>,
+    pub(crate) fields: Vec<(String, Owned)>,
+    pub(crate) time_ns: Option<i64>,
 }
 
 /// One field of a point: InfluxDB stores each on its own.
-pub type Sample = (String, Vec<(String, String)>, String, Owned, Option<i64>);
+pub(crate) type Sample = (String, Vec<(String, String)>, String, Owned, Option<i64>);
 
 /// All fields, in an order of their own.
-pub fn samples(points: &[Point]) -> Vec<Sample> {
+pub(crate) fn samples(points: &[Point]) -> Vec<Sample> {
     let mut samples = Vec::new();
     for point in points {
         let mut tags = point.tags.clone();
@@ -61,7 +63,7 @@ pub fn samples(points: &[Point]) -> Vec<Sample> {
 }
 
 /// The lines of a body that comes in pieces.
-pub fn read_pieces(pieces: &[&[u8]], limits: Limits) -> (Vec<Point>, Faults) {
+pub(crate) fn read_pieces(pieces: &[&[u8]], limits: Limits) -> (Vec<Point>, Faults) {
     let mut points = Vec::new();
     let mut each = |line: &sluice_influx::Line<'_>| {
         points.push(Point {
@@ -80,12 +82,12 @@ pub fn read_pieces(pieces: &[&[u8]], limits: Limits) -> (Vec<Point>, Faults) {
     (points, faults)
 }
 
-pub fn read(body: &[u8]) -> (Vec<Point>, Faults) {
+pub(crate) fn read(body: &[u8]) -> (Vec<Point>, Faults) {
     read_pieces(&[body], Limits::default())
 }
 
 /// The request that a body becomes; lines without a time get this one.
-pub fn build(body: &[u8], arrival_ns: i64) -> (Vec<u8>, u32) {
+pub(crate) fn build(body: &[u8], arrival_ns: i64) -> (Vec<u8>, u32) {
     let mut builder = Builder::new(&Settings::default());
     let mut reader = Reader::new(Precision::Nanoseconds, Limits::default());
     reader.read(body, |line| builder.add(line, arrival_ns));
@@ -136,7 +138,7 @@ fn value(text: &str) -> Option<Owned> {
 }
 
 /// Reads one line of the usual form: no comment, no blanks but single spaces.
-pub fn simple(line: &str) -> Option<Point> {
+pub(crate) fn simple(line: &str) -> Option<Point> {
     let parts = split(line, ' ', true);
     let [head, fields, rest @ ..] = &parts[..] else { return None };
     let mut head = split(head, ',', false).into_iter();
