@@ -19,8 +19,7 @@ enum State {
     Tail,
 }
 
-/// The end of a line, of which any number of bytes was seen. What `parse` takes for a line ends
-/// where this says.
+/// The end of a line, of which any number of bytes was seen. A line that `parse` takes ends here.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Extent {
     state: State,

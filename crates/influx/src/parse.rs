@@ -355,21 +355,22 @@ impl Parser {
         }
         let is_negative = cursor.peek() == Some(b'-');
         cursor.at += usize::from(is_negative);
-        let (start, mut time) = (cursor.at, Some(0_i64));
-        while let Some(digit @ b'0'..=b'9') = cursor.peek() {
-            let digit = i64::from(digit - b'0');
-            time = time.and_then(|time| time.checked_mul(10)?.checked_sub(digit));
+        let start = cursor.at;
+        while let Some(b'0'..=b'9') = cursor.peek() {
             cursor.at += 1;
         }
-        let has_digits = cursor.at > start;
+        let digits = cursor.since(start).of(cursor.bytes);
         match cursor.byte()? {
-            None | Some(b' ' | b'\r') if has_digits => {}
+            None | Some(b' ' | b'\r') if !digits.is_empty() => {}
             _ => return fault("bad timestamp"),
         }
         while cursor.peek() == Some(b' ') {
             cursor.at += 1;
         }
-        let time = if is_negative { time } else { time.and_then(i64::checked_neg) };
+        let time = unsigned(digits).and_then(|time| match is_negative {
+            true => 0_i64.checked_sub_unsigned(time),
+            false => i64::try_from(time).ok(),
+        });
         match time.and_then(|time| self.precision.nanos(time)) {
             None => {
                 let reason = format!("time outside range {FIRST_NS} - {LAST_NS}");
@@ -377,6 +378,15 @@ impl Parser {
             }
             time => Ok(time),
         }
+    }
+}
+
+/// The number that decimal digits are.
+fn unsigned(digits: &[u8]) -> Option<u64> {
+    match digits.len() {
+        // No number of 19 digits overflows.
+        0..=19 => Some(digits.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0'))),
+        _ => std::str::from_utf8(digits).ok()?.parse().ok(),
     }
 }
 
