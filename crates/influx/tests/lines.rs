@@ -87,17 +87,17 @@ fn times_have_the_precision_of_the_request() {
 fn hostile_lines_are_faults_of_their_own() {
     let good = b"\nm v=1\n";
     let endless = vec![b'x'; 3 << 20];
-    let quoted = [b"m v=\"", &endless[..]].concat();
-    let commented = [b"#", &endless[..]].concat();
+    let quoted = [&b"m v=\""[..], &endless].concat();
+    let commented = [&b"#"[..], &endless].concat();
     let tags: Vec<u8> = (0..1_000_000).flat_map(|tag| format!(",t{tag}=1").into_bytes()).collect();
     let fields: Vec<u8> = (0..200_000).flat_map(|_| b"a=1,".to_vec()).collect();
     for (name, body) in [
         ("endless", endless.clone()),
         ("quoted", quoted),
         ("comment", commented),
-        ("tags", [b"m", &tags[..], b" v=1"].concat()),
-        ("tags within a megabyte", [b"m", &tags[..900_000], b" v=1"].concat()),
-        ("fields", [b"m ", &fields[..], b"a=1"].concat()),
+        ("tags", [&b"m"[..], &tags, b" v=1"].concat()),
+        ("tags within a megabyte", [&b"m"[..], &tags[..900_000], b" v=1"].concat()),
+        ("fields", [&b"m "[..], &fields, b"a=1"].concat()),
         ("not text", b"m,a=\xff v=1".to_vec()),
         ("not text in a string", b"m v=\"\xc3\"".to_vec()),
         ("not text in a name", b"\xc3 v=1".to_vec()),
