@@ -4,6 +4,7 @@
 pub mod answers;
 pub mod config;
 pub mod forward;
+pub mod influx;
 pub mod net;
 pub mod operators;
 pub mod otlp;

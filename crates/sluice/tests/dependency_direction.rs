@@ -13,7 +13,7 @@ use file_imports::Modules;
 use serde_json::Value;
 
 /// Each crate and the crates of ours that it uses. A new one has to stand below it.
-const USES: [(&str, &[&str]); 22] = [
+const USES: [(&str, &[&str]); 23] = [
     ("sluice", &["engine", "flow", "log", "net", "telemetry", "config", "otlp", "load-test"]),
     (
         "engine",
@@ -57,6 +57,7 @@ const USES: [(&str, &[&str]); 22] = [
     ("tail", &[]),
     ("scrape", &["otlp", "prometheus"]),
     ("prometheus", &["otlp"]),
+    ("influx", &["otlp"]),
     ("net", &["config", "otlp", "inflate"]),
     ("telemetry", &["config", "otlp"]),
     ("config", &["otlp"]),

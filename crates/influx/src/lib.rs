@@ -1,0 +1,47 @@
+//! InfluxDB's line protocol to OTLP metrics and back: bytes in, bytes out. No I/O, no clock.
+//!
+//! Inwards:
+//!
+//! 1. [`Reader`] takes a body in pieces. `parse` reads a line where it lies in its piece, in one
+//!    pass and without an allocation; only a line that is cut is copied. `extent` says where a line
+//!    ends that is cut or at fault. A line at fault is noted, and the next one is read.
+//! 2. [`Builder`] sorts the fields of lines into metrics, and makes the request. Tags that are
+//!    those of the line before are neither read nor encoded again.
+//!
+//! Outwards, [`write`] walks a request once over its wire form, `point` reads the points, and
+//! [`LineWriter`] writes lines.
+//!
+//! `metadata` has the mapping: a line that went in comes out again with its measurement, tags, and
+//! names, types and values of fields, and its time to the nanosecond
+//! (docs/decisions/048-line-protocol-as-metrics.md).
+//!
+//! Lines are read as InfluxDB 1.x reads them, and faults are worded as there. Differences:
+//!
+//! - A line ends at each line break outside of quotes, also at one behind a backslash. A carriage
+//!   return before it belongs to it.
+//! - Text that is not UTF-8 is a fault of its line: OTLP knows no other.
+//! - Unsigned integers are always read. A string that is followed by more than a comma, a space or
+//!   the line's end is a fault.
+
+mod builder;
+mod escape;
+mod extent;
+mod fault;
+mod line;
+mod line_writer;
+mod metadata;
+mod number;
+mod outward;
+mod parse;
+mod point;
+mod precision;
+mod reader;
+
+pub use builder::{Builder, Settings};
+pub use fault::{Fault, Faults};
+pub use line::{Line, Value};
+pub use line_writer::{LineWriter, Unwritable};
+pub use metadata::{DATABASE, K6_COUNTERS, RETENTION_POLICY};
+pub use outward::{WriteError, Written, write};
+pub use precision::Precision;
+pub use reader::{Limits, Reader};

@@ -1,0 +1,163 @@
+//! Lines, faults, and bodies of senders that mean no good.
+
+mod support;
+
+use sluice_influx::{Builder, Limits, Precision, Reader, Settings};
+use support::{Owned, build, read, read_pieces};
+
+/// Guarantee: a line at fault is worded as InfluxDB 1.x words it, and costs no other line.
+#[test]
+fn faults_are_worded_as_in_influxdb() {
+    for (line, reason) in [
+        ("cpu", "missing fields"),
+        ("cpu,host=a", "missing fields"),
+        (",host=a value=1", "missing measurement"),
+        ("cpu, value=1", "missing tag key"),
+        ("cpu,=a value=1", "missing tag key"),
+        ("cpu,host value=1", "missing tag value"),
+        ("cpu,host=,a=b value=1", "missing tag value"),
+        ("cpu,host= value=1", "missing tag value"),
+        ("cpu,host=a=b value=1", "invalid tag format"),
+        ("cpu,host=a,host=b value=1", "duplicate tags"),
+        ("cpu,b=1,a=1,b=2 value=1", "duplicate tags"),
+        ("cpu ", "invalid field format"),
+        ("cpu value", "invalid field format"),
+        ("cpu value=1,", "invalid field format"),
+        ("cpu a=1,b", "invalid field format"),
+        ("cpu a=\"b\"c", "invalid field format"),
+        ("cpu =1", "missing field key"),
+        ("cpu a=1,=2", "missing field key"),
+        ("cpu a=", "missing field value"),
+        ("cpu a=,b=1", "missing field value"),
+        ("cpu a= b=1", "missing field value"),
+        ("cpu a=1x", "invalid number"),
+        ("cpu a=NaN", "invalid number"),
+        ("cpu a=yes", "invalid boolean"),
+        ("cpu a=1e999", "invalid float"),
+        ("cpu a=1 now", "bad timestamp"),
+        ("cpu a=1 1.5", "bad timestamp"),
+        ("cpu a=1 -", "bad timestamp"),
+        ("cpu a=1 1 2", "point is invalid"),
+        (
+            "cpu a=1 9223372036854775807",
+            "time outside range -9223372036854775806 - 9223372036854775806",
+        ),
+        ("cpu a=1i,b=\"x\\\"", "unbalanced quotes"),
+    ] {
+        let body = format!("before v=1\n{line}\nafter v=1\n");
+        let (points, faults) = read(body.as_bytes());
+        let is_open = reason == "unbalanced quotes";
+        // The text behind an open quote belongs to it.
+        let excerpt = if is_open { format!("{line}\nafter v=1") } else { line.to_owned() };
+        assert_eq!(faults.count, 1, "{line}");
+        assert_eq!(faults.to_string(), format!("unable to parse '{excerpt}': {reason}"));
+        assert_eq!(faults.first[0].line, 2);
+        assert_eq!(points.len(), if is_open { 1 } else { 2 }, "{line}");
+    }
+}
+
+#[test]
+fn lines_of_all_forms_are_read() {
+    let body = "# a comment\n\n  \t\r\n\
+                \x20cpu,host=a,dc=b u=1,i=-2i,n=3u,t=T,s=\"a \\\"b\\\"\nc\"  5  \r\n\
+                m\\ 1,k\\,1=v\\=1 f\\ 1=1.5\n\"q\",\"a\"=\"b\" \"=f\nlast v=1";
+    let (points, faults) = read(body.as_bytes());
+    assert_eq!(faults.count, 0, "{faults}");
+    let names: Vec<_> = points.iter().map(|point| point.measurement.as_str()).collect();
+    assert_eq!(names, ["cpu", "m 1", "\"q\"", "last"]);
+    assert_eq!(points[0].fields[4].1, Owned::String("a \"b\"\nc".to_owned()));
+    assert_eq!(points[0].time_ns, Some(5));
+    assert_eq!(points[1].tags, [("k,1".to_owned(), "v=1".to_owned())]);
+    assert_eq!(points[1].fields[0].0, "f 1");
+    assert_eq!(points[2].fields, [("\"".to_owned(), Owned::Boolean(false))]);
+}
+
+#[test]
+fn times_have_the_precision_of_the_request() {
+    let mut times = Vec::new();
+    let mut reader = Reader::new(Precision::Milliseconds, Limits::default());
+    reader.read(b"m v=1 1700000000123\nm v=1\n", |line| times.push(line.time_ns()));
+    reader.finish(|_| {});
+    assert_eq!(times, [Some(1_700_000_000_123_000_000), None]);
+}
+
+/// Scenario: bodies that try to make the reader hold or do much. Guarantee: what it holds is
+/// bounded, each is one fault, and the line behind is taken.
+#[test]
+fn hostile_lines_are_faults_of_their_own() {
+    let good = b"\nm v=1\n";
+    let endless = vec![b'x'; 3 << 20];
+    let quoted = [&b"m v=\""[..], &endless].concat();
+    let commented = [&b"#"[..], &endless].concat();
+    let tags: Vec<u8> = (0..1_000_000).flat_map(|tag| format!(",t{tag}=1").into_bytes()).collect();
+    let fields: Vec<u8> = (0..200_000).flat_map(|_| b"a=1,".to_vec()).collect();
+    for (name, body) in [
+        ("endless", endless.clone()),
+        ("quoted", quoted),
+        ("comment", commented),
+        ("tags", [&b"m"[..], &tags, b" v=1"].concat()),
+        ("tags within a megabyte", [&b"m"[..], &tags[..900_000], b" v=1"].concat()),
+        ("fields", [&b"m "[..], &fields, b"a=1"].concat()),
+        ("not text", b"m,a=\xff v=1".to_vec()),
+        ("not text in a string", b"m v=\"\xc3\"".to_vec()),
+        ("not text in a name", b"\xc3 v=1".to_vec()),
+        ("backslashes", vec![b'\\'; 1000]),
+        ("a backslash at the end", b"m,a=b\\".to_vec()),
+        ("NUL", b"a\0b".to_vec()),
+    ] {
+        let body = [&body[..], good].concat();
+        for piece_bytes in [1000, 64 << 10, body.len()] {
+            let pieces: Vec<&[u8]> = body.chunks(piece_bytes).collect();
+            let (points, faults) = read_pieces(&pieces, Limits::default());
+            assert_eq!(faults.count, 1, "{name} {piece_bytes}");
+            assert_eq!((points.len(), faults.first[0].line), (1, 1), "{name} {piece_bytes}");
+            assert!(faults.to_string().len() < 4096, "{name}");
+        }
+    }
+}
+
+/// Guarantee: what a builder remembers does not grow with the bodies that it has seen.
+#[test]
+fn a_builder_forgets() {
+    let mut builder = Builder::new(&Settings::default());
+    let mut reader = Reader::new(Precision::Nanoseconds, Limits::default());
+    let mut most = 0;
+    for round in 0..50 {
+        let lines: String = (0..2000).map(|line| format!("m{round}_{line} f{line}=1i\n")).collect();
+        reader.read(lines.as_bytes(), |line| builder.add(line, 0));
+        most = most.max(builder.held_bytes());
+        let request = builder.take(&[]);
+        assert_eq!(sluice_otlp::scan(sluice_otlp::Signal::Metrics, &request), Ok(2000));
+    }
+    assert!(most < 4 << 20, "{most}");
+}
+
+/// Guarantee: the metrics of k6 are useful to any backend.
+#[test]
+fn samples_of_k6_are_gauges_and_sums() {
+    use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+    use opentelemetry_proto::tonic::metrics::v1::{metric::Data, number_data_point::Value};
+    use prost::Message;
+
+    let body = "http_reqs,status=200 url=\"http://a/\",value=1 7\n\
+                http_req_duration,status=200 url=\"http://a/\",value=12.5 7\n\
+                http_reqs,status=200 url=\"http://b/\",value=1 8\n\
+                vus value=3,max=5i\n\
+                events title=\"start\"\n";
+    let (request, points) = build(body.as_bytes(), 9);
+    assert_eq!(points, 6);
+    let request = ExportMetricsServiceRequest::decode(&*request).expect("is valid");
+    let metrics = &request.resource_metrics[0].scope_metrics[0].metrics;
+    let names: Vec<_> = metrics.iter().map(|metric| metric.name.as_str()).collect();
+    assert_eq!(names, ["http_reqs", "http_req_duration", "vus", "vus_max", "events"]);
+    let Some(Data::Sum(sum)) = &metrics[0].data else { panic!("{:?}", metrics[0]) };
+    assert_eq!((sum.aggregation_temporality, sum.is_monotonic), (1, true));
+    assert_eq!(sum.data_points.len(), 2);
+    let keys: Vec<_> = sum.data_points[1].attributes.iter().map(|it| it.key.as_str()).collect();
+    assert_eq!(keys, ["url", "status"]);
+    assert_eq!(sum.data_points[1].time_unix_nano, 8);
+    let Some(Data::Gauge(gauge)) = &metrics[1].data else { panic!("{:?}", metrics[1]) };
+    assert_eq!(gauge.data_points[0].value, Some(Value::AsDouble(12.5)));
+    let metadata: Vec<_> = metrics[3].metadata.iter().map(|it| it.key.as_str()).collect();
+    assert_eq!(metadata, ["influxdb.field"]);
+}
