@@ -116,7 +116,7 @@ impl Configuration {
         };
         let signals: &[&str] = match class.as_str() {
             "processors" => &["traces", "logs", "metrics"],
-            "receivers" => &["traces", "logs"],
+            "receivers" => &["traces", "logs", "metrics"],
             _ => &["traces"],
         };
         signals.iter().map(|signal| of_signal(signal)).collect()
