@@ -115,8 +115,7 @@ impl Configuration {
             [&files[..], &[pipeline]].concat()
         };
         let signals: &[&str] = match class.as_str() {
-            "processors" => &["traces", "logs", "metrics"],
-            "receivers" => &["traces", "logs", "metrics"],
+            "processors" | "receivers" => &["traces", "logs", "metrics"],
             _ => &["traces"],
         };
         signals.iter().map(|signal| of_signal(signal)).collect()
