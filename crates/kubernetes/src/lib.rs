@@ -3,8 +3,8 @@
 //! The crate `kube` knows where the API server is, who we are, and how both are proven
 //! (`docs/decisions/045-objects-of-kubernetes.md`). The rooms, from the bottom upwards:
 //!
-//! 1. `access`: where the API server is, and who we are; `options` reads what the configuration says
-//!    of it. `failure`: why a request has no answer.
+//! 1. `access`: where the API server is, and who we are. `options`: the same, as a configuration
+//!    says it. `failure`: why a request has no answer.
 //! 2. `client`: requests, and their answers piece by piece, within bounds.
 //! 3. `resource`: the kinds of objects, and which of them are asked for. `objects`: the fields that
 //!    are kept of them; all others are skipped while they are read. `quantity`, `image`: texts in

@@ -48,7 +48,7 @@ impl<T> Event<T> {
 pub trait Sink<T>: Send {
     fn event(&mut self, event: Event<T>);
 
-    /// The API server does not give us these objects, as it does not know their kind or a permission
+    /// The API server does not give us these objects: it does not know their kind, or a permission
     /// is missing. [`Sink::failed`] follows.
     fn denied(&mut self) {}
 

@@ -147,7 +147,7 @@ mod tests {
             ("{namespace: x, namespaces: [y]}", "has no effect: `namespaces` is given"),
             ("namespaces: ['']", "has a name that is empty"),
             ("metrics: {k8s.pod.phas: {enabled: true}}", "is no metric of this receiver"),
-            ("metrics: {k8s.pod.phase: {on: true}}", "metrics.k8s.pod.phase.on`"),
+            ("metrics: {k8s.pod.phase: {on: true}}", "has no option `on`"),
             ("resource_attributes: {x: {enabled: true}}", "is no resource attribute of this"),
             ("resource_attributes: {os.type: {metrics_include: [{}]}}", "needs either `strict`"),
             (

@@ -72,10 +72,8 @@ impl Task {
         }
     }
 
-    /// Sends the metrics of all objects, as requests of limited length.
-    ///
-    /// # Errors
-    /// The engine has no room: the rest of the collection is lost.
+    /// Sends the metrics of all objects, as requests of limited length. If the engine has no room,
+    /// the rest of the collection is lost.
     async fn collect(&self) -> Result<(), Refused> {
         let frame = Frame {
             choice: &self.options.choice,
