@@ -26,6 +26,11 @@ impl Quantity {
         self.units.saturating_add(i64::from(self.nanos.signum()))
     }
 
+    /// As near as a double is.
+    pub fn value(self) -> f64 {
+        self.units as f64 + f64::from(self.nanos) / NANOS as f64
+    }
+
     /// Thousandths, rounded away from zero: millicores.
     pub fn thousandths(self) -> i64 {
         let nanos = i128::from(self.units) * NANOS + i128::from(self.nanos);

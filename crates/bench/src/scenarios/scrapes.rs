@@ -9,7 +9,8 @@ use crate::sink::Sink;
 
 const LARGE: &str = "20 of 10000";
 const MANY: &str = "1000 of 1000";
-const LIMIT_MIB: u64 = 512;
+/// The Collector refuses samples below this.
+const LIMIT_MIB: u64 = 2_000;
 /// The Collector discovers its targets some seconds after its start.
 const FIRST_SCRAPE_WITHIN: Duration = Duration::from_secs(60);
 /// Rounds of all targets, before counting and while counting.

@@ -184,7 +184,8 @@ impl Sink<Node> for Known {
         if let Event::Added(node) | Event::Modified(node) = event
             && let Some(Amounts { cpu, memory }) = node.status.capacity
         {
-            *self.capacity.lock() = Capacity { cores: cpu.0, memory_bytes: memory.whole() };
+            *self.capacity.lock() =
+                Capacity { cores: cpu.value(), memory_bytes: memory.units() as f64 };
         }
     }
 

@@ -1,6 +1,6 @@
 //! From a kubelet's answers to an OTLP request: bytes in, bytes out. No I/O, no clock.
 //!
-//! 1. `stats` and `pods` are the answers, as far as they are of use; `quantity` reads limits.
+//! 1. `stats` and `pods` are the answers, as far as they are of use.
 //! 2. [`Scrape::claims`] says which claims the API server has to be asked about.
 //! 3. `metrics` is the table of all metrics, `points` reads their numbers, `resource` has the
 //!    attributes of an object, and `write` writes it.
@@ -10,7 +10,6 @@
 mod metrics;
 mod pods;
 mod points;
-mod quantity;
 mod resource;
 mod stats;
 #[cfg(test)]

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use sluice_kubernetes::Quantity;
 
-use super::quantity::Quantity;
 use super::resource::{Attribute, Attributes};
 use super::stats::nullable;
 
@@ -225,10 +225,10 @@ impl Known {
 impl Requirements {
     fn amounts(self) -> Resources {
         Resources {
-            cpu_limit: self.limits.cpu.0,
-            cpu_request: self.requests.cpu.0,
-            memory_limit: self.limits.memory.whole(),
-            memory_request: self.requests.memory.whole(),
+            cpu_limit: self.limits.cpu.value(),
+            cpu_request: self.requests.cpu.value(),
+            memory_limit: self.limits.memory.units() as f64,
+            memory_request: self.requests.memory.units() as f64,
         }
     }
 }
