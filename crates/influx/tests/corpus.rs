@@ -77,6 +77,27 @@ fn point(json: &Json) -> Point {
     }
 }
 
+/// Whether they are the same, as far as the corpus tells: its numbers are JSON, which has no sign of
+/// zero, and whose reader may miss a double by one.
+fn are_alike(points: &[Point], expected: &[Point]) -> bool {
+    let alike = |one: &Owned, other: &Owned| match (one, other) {
+        (Owned::Float(one), Owned::Float(other)) => {
+            let is_zero = |bits: u64| bits << 1 == 0;
+            one.abs_diff(*other) <= 1 || is_zero(*one) && is_zero(*other)
+        }
+        _ => one == other,
+    };
+    let same = |one: &Point, other: &Point| {
+        let fields = one.fields.iter().zip(&other.fields);
+        let rest = |point: &Point| Point { fields: Vec::new(), ..point.clone() };
+        one.fields.len() == other.fields.len()
+            && fields.into_iter().all(|(one, other)| one.0 == other.0 && alike(&one.1, &other.1))
+            && rest(one) == rest(other)
+    };
+    points.len() == expected.len()
+        && points.iter().zip(expected).all(|(one, other)| same(one, other))
+}
+
 fn precision(json: &Json) -> Precision {
     let name = json["precision"].as_str().expect("a precision").trim_start_matches('1');
     Precision::named(name).expect("a precision")
@@ -91,8 +112,9 @@ fn lines_are_read_as_influxdata_reads_them() {
     for case in corpus["decode"].as_object().expect("cases").values() {
         let (input, output) = (&case["input"], &case["output"]);
         let body = bytes(&input["text"]);
-        let default = input["defaultTime"].as_i64().expect("a time");
-        let mut reader = Reader::new(precision(input), Limits::default());
+        let precision = precision(input);
+        let default = precision.arrival_ns(input["defaultTime"].as_i64().expect("a time"));
+        let mut reader = Reader::new(precision, Limits::default());
         let mut points = Vec::new();
         let mut each = |line: &sluice_influx::Line<'_>| {
             let mut tags: Vec<_> =
@@ -116,7 +138,7 @@ fn lines_are_read_as_influxdata_reads_them() {
             continue;
         }
         let expected: Vec<_> = list(&output["result"]).iter().map(point).collect();
-        match faults.count == 0 && points == expected {
+        match faults.count == 0 && are_alike(&points, &expected) {
             true => same += 1,
             false if differs(&body) => {}
             false => wrong.push(format!("{input} {faults} {points:?}, not {expected:?}")),

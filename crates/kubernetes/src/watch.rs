@@ -271,7 +271,6 @@ impl Watch {
             Failure::Unauthorized(message) => {
                 format!("the API server does not accept our credentials ({message})")
             }
-            Failure::NotFound(message) => format!("the API server answers 404: {message}"),
             Failure::Busy { reason, .. } => format!("the API server has no time ({reason})"),
             Failure::TooLarge => "an object is larger than any may be".to_owned(),
             Failure::Other(reason) => reason.clone(),
