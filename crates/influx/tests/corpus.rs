@@ -77,8 +77,8 @@ fn point(json: &Json) -> Point {
     }
 }
 
-/// Whether they are the same, as far as the corpus tells: its numbers are JSON, which has no sign of
-/// zero, and whose reader may miss a double by one.
+/// Whether they are the same, as far as the corpus tells: its numbers are JSON, which has no sign
+/// of zero, and whose reader may miss a double by one.
 fn are_alike(points: &[Point], expected: &[Point]) -> bool {
     let alike = |one: &Owned, other: &Owned| match (one, other) {
         (Owned::Float(one), Owned::Float(other)) => {
@@ -148,8 +148,8 @@ fn lines_are_read_as_influxdata_reads_them() {
     assert!(same > 380 && refused > 5000, "{same} the same, {refused} refused");
 }
 
-/// Guarantee: the line that Sluice writes of a point is the one that InfluxData's module writes, but
-/// for the notation of floats with an exponent, and it reads as the point.
+/// Guarantee: the line that Sluice writes of a point is the one that InfluxData's module writes,
+/// but for the notation of floats with an exponent, and it reads as the point.
 #[test]
 fn points_are_written_as_influxdata_writes_them() {
     let Some(corpus) = corpus() else { return };

@@ -47,8 +47,8 @@ pub(super) const SCENARIO: Scenario = Scenario {
     },
     notes: |_| {
         format!(
-            "Spans as fast as they go through a gateway that knows {PODS} pods of a real API server \
-             and finds the sender's by namespace and name. Ten attributes are added to each \
+            "Spans as fast as they go through a gateway that knows {PODS} pods of a real API \
+             server and finds the sender's by namespace and name. Ten attributes are added to each \
              request's resource. The Collector has `batch`.\nBar: CPU time of a span at most \
              {WITHOUT_BAR} × that without the processor, and at most 1/8 of the Collector's."
         )

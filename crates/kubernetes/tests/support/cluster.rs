@@ -132,8 +132,8 @@ impl Cluster {
         self.ask(Method::POST, path, "application/json", &object).await
     }
 
-    /// Creates an object of a manifest, as it is written. Refused if a field is unknown, given twice
-    /// or of the wrong type.
+    /// Creates an object of a manifest, as it is written. Refused if a field is unknown, given
+    /// twice or of the wrong type.
     pub(crate) async fn create_strictly(&self, path: &str, yaml: &str) -> Result<(), String> {
         let request = Request::post(format!("{path}?fieldValidation=Strict"))
             .header(http::header::CONTENT_TYPE, "application/yaml")

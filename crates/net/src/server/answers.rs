@@ -1,4 +1,4 @@
-//! What the configuration of a port adds to every answer over HTTP.
+//! Headers that the configuration of a port adds to every answer over HTTP.
 
 use http::header::{CONNECTION, ORIGIN};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Version};

@@ -133,7 +133,7 @@ impl IngressRoute for Door {
             return Err(Refusal::Invalid { reason: "poison".to_owned() });
         }
         let answer = self.0.answers.lock().pop();
-        // What a receipt refuses with `Retry` is not in the log.
+        // A request that a receipt refuses with `Retry` is not in the log.
         if !matches!(answer, Some(Refusal::Retry { .. })) {
             self.0.requests.lock().push(request);
         }

@@ -184,7 +184,9 @@ async fn a_kind_that_is_not_given_does_not_stop_the_others() {
         "the API server does not have the resource `clusterresourcequotas` in the API group \
          `quota.openshift.io`",
     ] {
-        gateway.wait_for_output(said, 1).await;
+        // A role has its effect a little later: until then this is a missing permission.
+        let is_said = eventually(PATIENCE, async || gateway.count_in_output(said) > 0).await;
+        assert!(is_said, "no `{said}` in:\n{}", gateway.output());
     }
     cluster.allow("nodes", "", "nodes").await;
     let has_node = async || {

@@ -146,7 +146,7 @@ impl IngressRoute for Shared {
             return Err(Refusal::Rejected { reason: "poison".to_owned() });
         }
         let refusal = self.0.answers.lock().pop();
-        // What a receipt refuses with `Retry` is not in the log.
+        // A request that a receipt refuses with `Retry` is not in the log.
         if !matches!(refusal, Some(Refusal::Retry { .. })) {
             self.0.taken.lock().push(request);
         }
