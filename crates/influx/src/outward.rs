@@ -184,13 +184,16 @@ fn scope_tags<'a>(bytes: &'a [u8], tags: &mut Vec<Tag<'a>>) -> Result<(), Malfor
     Ok(())
 }
 
+/// Strings, the digits of a large number, and tags by their keys.
+type Sorted<'p, 'a> = (Vec<&'p Attribute<'a>>, Option<u64>, Vec<(&'p [u8], &'p str)>);
+
 /// The strings of a point, the digits of a large number, and all tags: sorted, as InfluxDB likes
 /// them, and of equal keys the first one.
 fn sorted<'p, 'a>(
     metric: &Metric<'_>,
     point: &'p Point<'a>,
     more_tags: &'p [Tag<'_>],
-) -> (Vec<&'p Attribute<'a>>, Option<u64>, Vec<(&'p [u8], &'p str)>) {
+) -> Sorted<'p, 'a> {
     let (mut strings, mut digits) = (Vec::new(), None);
     let mut tags = Vec::with_capacity(point.attributes.len() + more_tags.len());
     for attribute in &point.attributes {

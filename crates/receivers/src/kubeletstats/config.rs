@@ -421,7 +421,7 @@ mod tests {
             ),
             (
                 "{auth_type: none, metrics: {k8s.node.uptime: {attributes: [a]}}}",
-                "k8s.node.uptime.attributes",
+                "k8s.node.uptime` has no option `attributes`",
             ),
             (
                 "{auth_type: none, metrics: {k8s.pod.network.io: {attributes: [fs.type]}}}",
