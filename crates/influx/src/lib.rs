@@ -8,7 +8,7 @@
 //! 2. [`Builder`] sorts the fields of lines into metrics, and makes the request. Tags that are
 //!    those of the line before are neither read nor encoded again.
 //!
-//! Outwards, [`write`] walks a request once over its wire form, `point` reads the points, and
+//! Outwards, [`write()`] walks a request once over its wire form, `point` reads the points, and
 //! [`LineWriter`] writes lines.
 //!
 //! `metadata` has the mapping: a line that went in comes out again with its measurement, tags, and
