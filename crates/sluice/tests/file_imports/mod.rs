@@ -77,7 +77,7 @@ impl Modules {
                     self.read_file(name, &directory.join("mod.rs"), &directory);
                 }
                 // It has a `#[path]`, to a file that tests share.
-                None => {}
+                None => continue,
             }
             reader.module.children.insert(child);
         }
