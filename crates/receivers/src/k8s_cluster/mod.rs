@@ -25,7 +25,6 @@ use sluice_config::Kind;
 use sluice_flow::BoxFuture;
 use sluice_kubernetes::Client;
 use sluice_otlp::Signal;
-use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use self::config::Options;
@@ -34,9 +33,10 @@ use self::task::{Task, now_ns};
 use self::watches::Watches;
 use crate::large_work::LargeWork;
 use crate::receiver::{
-    BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, ReceiverError,
-    ReceiverKind, StartedReceiver, Streams,
+    BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverError, ReceiverKind,
+    StartedReceiver,
 };
+use crate::scraping::Running;
 
 #[cfg(test)]
 pub(crate) use counters::REMEDIES;
@@ -94,30 +94,11 @@ impl BoundReceiver for Bound {
             start_ns: now_ns(),
         };
         let stop = CancellationToken::new();
-        let task = tokio::spawn(task.run(stop.clone()));
-        Box::new(Running { counters, stop, task, _following: following })
-    }
-}
-
-struct Running {
-    counters: Arc<Counters>,
-    stop: CancellationToken,
-    task: JoinHandle<()>,
-    /// Ends with it.
-    _following: JoinSet<()>,
-}
-
-impl StartedReceiver for Running {
-    fn counters(&self) -> Arc<dyn ReceiverCounters> {
-        Arc::clone(&self.counters) as _
-    }
-
-    fn shutdown(self: Box<Self>) -> BoxFuture<'static, Streams> {
-        Box::pin(async move {
-            self.stop.cancel();
-            // Until its last request is in the log.
-            let _ = self.task.await;
-            Streams::default()
-        })
+        let run = task.run(stop.clone());
+        let task = tokio::spawn(async move {
+            run.await;
+            drop(following);
+        });
+        Box::new(Running { counters, stop, task })
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use sluice_otlp::Signal;
 use sluice_telemetry::exposition::{Exposition, Series};
 use sluice_telemetry::row;
 use sluice_telemetry::table::{Number, Table};
@@ -11,24 +10,18 @@ use sluice_telemetry::table::{Number, Table};
 use super::convert::Encoded;
 use super::failure::{Failure, Reason};
 use crate::receiver::ReceiverCounters;
-use crate::scraping::Refused;
+use crate::scraping::Taken;
 use crate::untold::Untold;
-
-const TRANSPORT: &str = "http";
 
 /// They grow only.
 #[derive(Default)]
 pub(super) struct Counters {
-    accepted_requests: AtomicU64,
-    accepted_items: AtomicU64,
-    refused_requests: [AtomicU64; Refused::ALL.len()],
-    refused_items: AtomicU64,
+    pub(super) taken: Taken,
     scrapes: AtomicU64,
     failed_scrapes: [AtomicU64; Reason::ALL.len()],
     missed_scrapes: AtomicU64,
     answer_bytes: AtomicU64,
     skipped_objects: AtomicU64,
-    untold_refusals: [Untold; Refused::ALL.len()],
     untold_skips: Untold,
 }
 
@@ -50,22 +43,6 @@ impl Counters {
 
     pub(super) fn answered(&self, answer_bytes: usize) {
         add(&self.answer_bytes, answer_bytes as u64);
-    }
-
-    pub(super) fn accepted(&self, items: u32) {
-        add(&self.accepted_requests, 1);
-        add(&self.accepted_items, u64::from(items));
-    }
-
-    /// Counts a scrape that the engine does not take, and logs such now and then.
-    pub(super) fn refuse(&self, receiver: &str, items: u32, refused: &Refused) {
-        let Refused { kind, message } = refused;
-        add(&self.refused_requests[*kind], 1);
-        add(&self.refused_items, u64::from(items));
-        if let Some(scrapes) = self.untold_refusals[*kind].count(Instant::now()) {
-            let (reason, remedy) = Refused::ALL[*kind];
-            tracing::warn!(receiver, scrapes, reason, why = message, "scrapes are lost: {remedy}");
-        }
     }
 
     /// Counts objects without metadata, and logs such now and then.
@@ -92,16 +69,6 @@ impl ReceiverCounters for Counters {
     }
 }
 
-fn items(series: &mut Series<'_, '_>, counter: &AtomicU64) {
-    series.add_items(Signal::Metrics.items_name(), &[TRANSPORT], counter.value());
-}
-
-fn refused(it: &Counters, series: &mut Series<'_, '_>) {
-    for ((reason, _), count) in Refused::ALL.iter().zip(&it.refused_requests) {
-        series.add(&[TRANSPORT, Signal::Metrics.as_str(), reason], count.value());
-    }
-}
-
 fn failed(it: &Counters, series: &mut Series<'_, '_>) {
     for ((_, reason, _), count) in Reason::ALL.iter().zip(&it.failed_scrapes) {
         series.add(&[reason], count.value());
@@ -113,22 +80,20 @@ pub(super) const METRICS: Table<Counters> = Table {
     labels: &["receiver"],
     metrics: &[
         row!(Counter "otelcol_receiver_accepted" by ["transport"],
-            |it: &Counters, series| items(series, &it.accepted_items),
+            |it: &Counters, series| it.taken.accepted_items(series),
             "Items that were accepted.")
         .by_items(),
         row!(Counter "otelcol_receiver_refused" by ["transport"],
-            |it: &Counters, series| items(series, &it.refused_items),
+            |it: &Counters, series| it.taken.refused_items(series),
             "Items of refused requests, if the items had been counted. Most requests are refused \
              before that: only sluice_receiver_refused_requests counts those.")
         .by_items(),
         row!(Counter "sluice_receiver_accepted_requests" by ["transport", "signal"],
-            |it: &Counters, series| {
-                let count = it.accepted_requests.value();
-                series.add(&[TRANSPORT, Signal::Metrics.as_str()], count);
-            },
+            |it: &Counters, series| it.taken.accepted_requests(series),
             "Requests that were accepted: one a scrape."),
         row!(Counter "sluice_receiver_refused_requests" by ["transport", "signal", "reason"],
-            refused, "Scrapes that the engine did not take. They are lost."),
+            |it: &Counters, series| it.taken.refused_requests(series),
+            "Scrapes that the engine did not take. They are lost."),
         row!(Counter "sluice_kubeletstats_scrapes",
             |it: &Counters| it.scrapes.value(),
             "Scrapes that gave metrics, and those that have failed."),

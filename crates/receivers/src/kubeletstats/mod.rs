@@ -25,7 +25,6 @@ use sluice_config::Kind;
 use sluice_flow::BoxFuture;
 use sluice_kubernetes::Client;
 use sluice_otlp::Signal;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use self::client::{Direct, Kubelet, Proxied};
@@ -35,10 +34,10 @@ use self::counters::Counters;
 use self::task::Task;
 use crate::large_work::LargeWork;
 use crate::receiver::{
-    BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, ReceiverError,
-    ReceiverKind, StartedReceiver, Streams,
+    BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverError, ReceiverKind,
+    StartedReceiver,
 };
-use crate::scraping::now_wall;
+use crate::scraping::{Running, now_wall};
 
 pub use config::KubeletStatsConfig;
 
@@ -131,26 +130,5 @@ impl BoundReceiver for Bound {
         let stop = CancellationToken::new();
         let task = tokio::spawn(task.run(stop.clone()));
         Box::new(Running { counters, stop, task })
-    }
-}
-
-struct Running {
-    counters: Arc<Counters>,
-    stop: CancellationToken,
-    task: JoinHandle<()>,
-}
-
-impl StartedReceiver for Running {
-    fn counters(&self) -> Arc<dyn ReceiverCounters> {
-        Arc::clone(&self.counters) as _
-    }
-
-    fn shutdown(self: Box<Self>) -> BoxFuture<'static, Streams> {
-        Box::pin(async move {
-            self.stop.cancel();
-            // Until its last request is in the log.
-            let _ = self.task.await;
-            Streams::default()
-        })
     }
 }

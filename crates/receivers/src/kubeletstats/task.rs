@@ -76,7 +76,7 @@ impl Task {
                 }
                 Err(Trouble::Failed(failure)) => self.tell(Some(failure)),
                 Err(Trouble::Refused(refused)) => {
-                    self.counters.refuse(&self.receiver, 0, &refused);
+                    self.counters.taken.refuse(&self.receiver, 0, &refused);
                 }
             }
         }
@@ -149,13 +149,13 @@ impl Task {
         admitted.permit.shrink_to(payload.len());
         match admitted.submit(payload, items, &self.large_work).await {
             Ok(mut receipt) => {
-                self.counters.accepted(items);
+                self.counters.taken.accept(items);
                 tokio::select! {
                     () = receipt.paced() => {}
                     () = stop.cancelled() => {}
                 }
             }
-            Err(refused) => self.counters.refuse(&self.receiver, items, &refused),
+            Err(refused) => self.counters.taken.refuse(&self.receiver, items, &refused),
         }
     }
 

@@ -32,7 +32,6 @@ use sluice_config::Kind;
 use sluice_discovery::{Discovery, Labels};
 use sluice_flow::BoxFuture;
 use sluice_otlp::Signal;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use self::counters::Counters;
@@ -40,9 +39,10 @@ use self::targets::Targets;
 use self::task::Common;
 use crate::large_work::LargeWork;
 use crate::receiver::{
-    BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, ReceiverError,
-    ReceiverKind, StartedReceiver, Streams,
+    BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverError, ReceiverKind,
+    StartedReceiver,
 };
+use crate::scraping::Running;
 
 pub use config::PrometheusConfig;
 
@@ -126,25 +126,4 @@ fn seed(external_labels: &Labels) -> u64 {
     let mut hasher = DefaultHasher::new();
     (host, external_labels).hash(&mut hasher);
     hasher.finish()
-}
-
-struct Running {
-    counters: Arc<Counters>,
-    stop: CancellationToken,
-    task: JoinHandle<()>,
-}
-
-impl StartedReceiver for Running {
-    fn counters(&self) -> Arc<dyn ReceiverCounters> {
-        Arc::clone(&self.counters) as _
-    }
-
-    fn shutdown(self: Box<Self>) -> BoxFuture<'static, Streams> {
-        Box::pin(async move {
-            self.stop.cancel();
-            // Until its last requests are in the log.
-            let _ = self.task.await;
-            Streams::default()
-        })
-    }
 }

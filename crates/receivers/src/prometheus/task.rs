@@ -146,7 +146,7 @@ impl TargetTask {
                 self.note_up(is_up);
                 self.common.submit(made.payload, made.items, made.admitted, stop).await;
             }
-            Err(refused) => common.counters.refuse(&common.receiver, 0, &refused),
+            Err(refused) => common.counters.taken.refuse(&common.receiver, 0, &refused),
         }
     }
 
@@ -226,13 +226,13 @@ impl Common {
     ) {
         match admitted.submit(payload, items, &self.large_work).await {
             Ok(mut receipt) => {
-                self.counters.accepted(items);
+                self.counters.taken.accept(items);
                 tokio::select! {
                     () = receipt.paced() => {}
                     () = stop.cancelled() => {}
                 }
             }
-            Err(refused) => self.counters.refuse(&self.receiver, items, &refused),
+            Err(refused) => self.counters.taken.refuse(&self.receiver, items, &refused),
         }
     }
 }
@@ -253,7 +253,7 @@ impl Kept {
                 stop.cancel();
                 common.submit(fitted(request.bytes), request.items, admitted, &stop).await;
             }
-            Err(refused) => common.counters.refuse(&common.receiver, 0, &refused),
+            Err(refused) => common.counters.taken.refuse(&common.receiver, 0, &refused),
         }
     }
 }
