@@ -135,14 +135,14 @@ impl RateLimit {
     }
 }
 
-/// The fields that tell components apart.
+/// The fields that tell components, and kinds of objects that one watches, apart.
 struct ComponentHash(DefaultHasher);
 
 impl Visit for ComponentHash {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if matches!(
             field.name(),
-            "pipeline" | "exporter" | "receiver" | "component" | "destination"
+            "pipeline" | "exporter" | "receiver" | "component" | "destination" | "objects"
         ) {
             // Names are logged with `%`, whose `Debug` is their `Display`: this allocates nothing.
             let _ = fmt::Write::write_fmt(self, format_args!("{value:?}"));
@@ -176,6 +176,8 @@ impl<S: Subscriber> Filter<S> for RateLimit {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     fn limit() -> RateLimit {
@@ -206,6 +208,29 @@ mod tests {
         assert_eq!(written, 10 + 10, "the burst, then one of a hundred");
         assert!(limit.admit(2, now), "another component is heard");
         assert!(limit.admit(1, now + Duration::from_secs(10)), "the next window begins anew");
+    }
+
+    struct Written(Arc<AtomicUsize>);
+
+    impl<S: Subscriber> Layer<S> for Written {
+        fn on_event(&self, _: &Event<'_>, _: Context<'_, S>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Scenario: fifty kinds of objects cannot be watched, each of which is told once. Guarantee:
+    /// all are told, and one that is told again and again is sampled.
+    #[test]
+    fn each_kind_of_objects_is_heard() {
+        let written = Arc::new(AtomicUsize::new(0));
+        let layer = Written(Arc::clone(&written)).with_filter(limit());
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            let tell = |objects: usize| tracing::warn!(objects, "cannot be watched");
+            (0..50).for_each(tell);
+            assert_eq!(written.load(Ordering::Relaxed), 50);
+            (0..50).for_each(|_| tell(99));
+        });
+        assert_eq!(written.load(Ordering::Relaxed), 50 + 10);
     }
 
     #[test]

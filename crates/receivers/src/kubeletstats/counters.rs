@@ -52,10 +52,10 @@ impl Counters {
         if let Some(why) = reason
             && self.untold_skips.count(Instant::now()).is_some()
         {
-            let (objects, metadata) = (*skipped, "their metadata is not known");
+            let (left_out, metadata) = (*skipped, "their metadata is not known");
             tracing::warn!(
                 receiver,
-                objects,
+                left_out,
                 why,
                 "containers or volumes are left out: {metadata}"
             );
