@@ -1,39 +1,21 @@
-//! Counters of collections, the receiver's metrics, and the reasons for which data is lost.
+//! Counters of collections, and the receiver's metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use sluice_otlp::Signal;
 use sluice_telemetry::exposition::{Exposition, Series};
 use sluice_telemetry::row;
 use sluice_telemetry::table::{Number, Table};
 
 use super::watches::{State, Watches};
 use crate::receiver::ReceiverCounters;
-use crate::refused::{FAILED, REJECTED, Reason, Refusals, Refused, Remedies, remedy};
-
-const TRANSPORT: &str = "http";
-
-/// The reasons of this receiver.
-pub(crate) const REMEDIES: &Remedies = {
-    use Reason::*;
-    &[
-        (Unrouted, "add the receiver to a pipeline of metrics"),
-        (Overloaded, "if it lasts, mend the backend or raise the limit that is named"),
-        (NeverFits, "raise the memory limit"),
-        (Invalid, "this data is refused for good: look at the processors of the pipeline"),
-        REJECTED,
-        FAILED,
-    ]
-};
+use crate::scraping::Taken;
 
 /// Counters grow only; objects are those of now.
 #[derive(Default)]
 pub(super) struct Counters {
-    accepted_requests: AtomicU64,
-    accepted_items: AtomicU64,
-    refusals: Refusals,
+    pub(super) taken: Taken,
     collections: AtomicU64,
     missed_collections: AtomicU64,
     /// Of the receiver that runs.
@@ -53,36 +35,11 @@ impl Counters {
         add(&self.collections, 1);
         add(&self.missed_collections, missed);
     }
-
-    pub(super) fn accepted(&self, items: u32) {
-        add(&self.accepted_requests, 1);
-        add(&self.accepted_items, u64::from(items));
-    }
-
-    /// Counts what the engine does not take, and logs it now and then.
-    pub(super) fn refuse(&self, receiver: &str, refused: &Refused) {
-        if let Some(requests) = self.refusals.count(refused) {
-            let (reason, why) = (refused.reason.as_str(), &refused.message);
-            let remedy = remedy(REMEDIES, refused.reason);
-            tracing::warn!(receiver, requests, reason, why, "metrics are lost: {remedy}");
-        }
-    }
 }
 
 impl ReceiverCounters for Counters {
     fn write(&self, receiver: &str, exposition: &mut Exposition<'_>) {
         exposition.write(&METRICS, &[receiver], self);
-    }
-}
-
-fn items(series: &mut Series<'_, '_>, counter: &AtomicU64) {
-    series.add_items(Signal::Metrics.items_name(), &[TRANSPORT], counter.value());
-}
-
-fn refused(it: &Counters, series: &mut Series<'_, '_>) {
-    for (reason, _) in REMEDIES {
-        let count = it.refusals.requests(*reason).value();
-        series.add(&[TRANSPORT, Signal::Metrics.as_str(), reason.as_str()], count);
     }
 }
 
@@ -99,22 +56,20 @@ pub(super) const METRICS: Table<Counters> = Table {
     labels: &["receiver"],
     metrics: &[
         row!(Counter "otelcol_receiver_accepted" by ["transport"],
-            |it: &Counters, series| items(series, &it.accepted_items),
+            |it: &Counters, series| it.taken.accepted_items(series),
             "Items that were accepted.")
         .by_items(),
         row!(Counter "otelcol_receiver_refused" by ["transport"],
-            |it: &Counters, series| items(series, &it.refusals.items),
+            |it: &Counters, series| it.taken.refused_items(series),
             "Items of refused requests, if the items had been counted. Most requests are refused \
              before that: only sluice_receiver_refused_requests counts those.")
         .by_items(),
         row!(Counter "sluice_receiver_accepted_requests" by ["transport", "signal"],
-            |it: &Counters, series| {
-                let count = it.accepted_requests.value();
-                series.add(&[TRANSPORT, Signal::Metrics.as_str()], count);
-            },
+            |it: &Counters, series| it.taken.accepted_requests(series),
             "Requests that were accepted: one or more a collection."),
         row!(Counter "sluice_receiver_refused_requests" by ["transport", "signal", "reason"],
-            refused, "Requests that the engine did not take. They are lost."),
+            |it: &Counters, series| it.taken.refused_requests(series),
+            "Requests that the engine did not take. They are lost."),
         row!(Counter "sluice_k8s_cluster_collections",
             |it: &Counters| it.collections.value(),
             "Collections of metrics of all objects."),

@@ -38,9 +38,6 @@ use crate::receiver::{
 };
 use crate::scraping::Running;
 
-#[cfg(test)]
-pub(crate) use counters::REMEDIES;
-
 pub(crate) const KIND: ReceiverKind = ReceiverKind::new(
     Kind {
         signals: &[Signal::Metrics],

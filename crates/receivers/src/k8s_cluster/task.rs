@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use sluice_flow::source::{ArrivedBody, Ingress, IngressRoute, Permit, Request};
-use sluice_flow::{Payload, fitted};
-use sluice_otlp::Signal;
+use sluice_flow::fitted;
+use sluice_flow::source::Ingress;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
@@ -16,7 +15,7 @@ use super::recorder::{Frame, Recorder};
 use super::tables::{SCHEMA_URL, SCOPE};
 use super::watches::Watches;
 use crate::large_work::LargeWork;
-use crate::refused::{Reason, Refused};
+use crate::scraping::{Admitted, Refused, admit};
 
 /// Objects are listed by then, as for the Collector.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(600);
@@ -64,7 +63,7 @@ impl Task {
             tokio::select! {
                 done = self.collect() => {
                     if let Err(refused) = done {
-                        self.counters.refuse(&self.receiver, &refused);
+                        self.counters.taken.refuse(&self.receiver, 0, &refused);
                     }
                 }
                 () = stop.cancelled() => return,
@@ -90,7 +89,7 @@ impl Task {
         for objects in self.watches.objects() {
             for object in objects {
                 if room.is_none() {
-                    room = Some(self.admit().await?);
+                    room = Some(admit(&*self.ingress, BUFFER_BYTES).await?);
                 }
                 record(&object, &around, &mut recorder);
                 if recorder.len() >= REQUEST_BYTES {
@@ -102,39 +101,24 @@ impl Task {
         Ok(())
     }
 
-    /// Waits for memory, for a bounded time.
-    async fn admit(&self) -> Result<(Arc<dyn IngressRoute>, Permit), Refused> {
-        let route = self.ingress.route(Signal::Metrics).ok_or_else(|| {
-            Refused::new(Reason::Unrouted, "no pipeline takes metrics from this receiver")
-        })?;
-        let permit = route.admit(BUFFER_BYTES, &ArrivedBody::default()).await?;
-        Ok((route, permit))
-    }
-
     /// Hands over a request, and waits while deliveries are behind.
-    async fn submit(
-        &self,
-        recorder: &mut Recorder<'_>,
-        room: Option<(Arc<dyn IngressRoute>, Permit)>,
-    ) {
+    async fn submit(&self, recorder: &mut Recorder<'_>, room: Option<Admitted>) {
         let (bytes, items) = recorder.take();
-        let Some((route, mut permit)) = room.filter(|_| items > 0) else { return };
+        let Some(mut admitted) = room.filter(|_| items > 0) else { return };
         let payload = fitted(bytes);
-        let turn = self.large_work.to_submit(payload.len(), items as usize).await;
-        let submitted = permit.grow_to(payload.len()).and_then(|()| {
-            permit.shrink_to(payload.len());
-            route.submit(Request::new(Payload::identity(payload), items), permit)
-        });
-        drop(turn);
+        let submitted = match admitted.permit.grow_to(payload.len()) {
+            Ok(()) => {
+                admitted.permit.shrink_to(payload.len());
+                admitted.submit(payload, items, &self.large_work).await
+            }
+            Err(refusal) => Err(refusal.into()),
+        };
         match submitted {
             Ok(mut receipt) => {
-                self.counters.accepted(items);
+                self.counters.taken.accept(items);
                 receipt.paced().await;
             }
-            Err(refusal) => {
-                let refused = Refused { items, ..Refused::from(refusal) };
-                self.counters.refuse(&self.receiver, &refused);
-            }
+            Err(refused) => self.counters.taken.refuse(&self.receiver, items, &refused),
         }
     }
 }

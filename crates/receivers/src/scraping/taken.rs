@@ -1,4 +1,4 @@
-//! Scrapes that the engine took, and those that it did not.
+//! Requests that the engine took, and those that it did not: one or more a scrape.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -36,14 +36,14 @@ impl Taken {
         add(&self.accepted_items, u64::from(items));
     }
 
-    /// Counts a scrape that the engine does not take, and logs such now and then.
+    /// Counts what the engine does not take, and logs such now and then.
     pub(crate) fn refuse(&self, receiver: &str, items: u32, refused: &Refused) {
         let Refused { kind, message } = refused;
         add(&self.refused_requests[*kind], 1);
         add(&self.refused_items, u64::from(items));
-        if let Some(scrapes) = self.untold[*kind].count(Instant::now()) {
+        if let Some(requests) = self.untold[*kind].count(Instant::now()) {
             let (reason, remedy) = Refused::ALL[*kind];
-            tracing::warn!(receiver, scrapes, reason, why = message, "scrapes are lost: {remedy}");
+            tracing::warn!(receiver, requests, reason, why = message, "metrics are lost: {remedy}");
         }
     }
 
