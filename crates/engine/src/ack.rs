@@ -1,7 +1,7 @@
 //! A sender that waits until its data is safe.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use sluice_flow::Refusal;
@@ -27,6 +27,8 @@ pub(crate) struct Ack {
     /// Zero too as soon as the frame is durable.
     unresolved: AtomicUsize,
     sender: Mutex<Option<oneshot::Sender<Answer>>>,
+    /// The sender was told that a delivery refuses the frame.
+    is_refused: AtomicBool,
     /// The ranges of the request, which are known if it is answered OK.
     mark: Option<Arc<Mark>>,
 }
@@ -39,6 +41,7 @@ impl Ack {
             unresolved: AtomicUsize::new(awaited.unless_durable.len()),
             awaited,
             sender: Mutex::new(Some(sender)),
+            is_refused: AtomicBool::new(false),
             mark: None,
         };
         (ack, receiver)
@@ -51,6 +54,9 @@ impl Ack {
     /// A delivery has resolved the frame, or refuses it: then its sender gets the refusal at once.
     pub(crate) fn resolve(&self, reader: CursorId, result: Answer) {
         if result.is_err() {
+            if self.is_unanswered() {
+                self.is_refused.store(true, Ordering::SeqCst);
+            }
             return self.answer(result);
         }
         if self.awaited.delivered.contains(&reader) {
@@ -74,6 +80,11 @@ impl Ack {
     /// The sender has no answer yet, and so no acknowledgement.
     pub(crate) fn is_unanswered(&self) -> bool {
         self.sender.lock().is_some()
+    }
+
+    /// The sender has the frame, or has given it up: it has no answer, or a delivery's refusal.
+    pub(crate) fn is_with_sender(&self) -> bool {
+        self.is_refused.load(Ordering::SeqCst) || self.is_unanswered()
     }
 
     /// The sender has gone without an answer.

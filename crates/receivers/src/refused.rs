@@ -150,13 +150,13 @@ impl Refusals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{fluentforward, k8s_cluster, netlog, otlp, prometheusremotewrite};
+    use crate::{fluentforward, netlog, otlp, prometheusremotewrite};
 
     /// Guarantee: each reason has a remedy, but for those that a receiver never has.
     #[test]
     fn reasons_have_remedies() {
         use Reason::*;
-        let tables: [(&str, &Remedies, &[Reason]); 5] = [
+        let tables: [(&str, &Remedies, &[Reason]); 4] = [
             ("otlp", otlp::refusal::REMEDIES, &[CutOff]),
             // It takes no ranges, and has an answer for what it gives up.
             ("remote write", prometheusremotewrite::REMEDIES, &[Overlaps, CutOff]),
@@ -169,22 +169,7 @@ mod tests {
             (
                 "forward",
                 fluentforward::refused::REMEDIES,
-                &[Overlaps, UnsupportedEncoding, UnsupportedMediaType, CutOff],
-            ),
-            // It has no senders.
-            (
-                "k8s_cluster",
-                k8s_cluster::REMEDIES,
-                &[
-                    Unauthenticated,
-                    TooLarge,
-                    Overlaps,
-                    UnsupportedEncoding,
-                    UnsupportedMediaType,
-                    TooSlow,
-                    BrokenOff,
-                    CutOff,
-                ],
+                &[Overlaps, UnsupportedEncoding, UnsupportedMediaType],
             ),
         ];
         for (receiver, remedies, never) in tables {

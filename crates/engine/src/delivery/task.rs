@@ -347,7 +347,8 @@ impl Task {
 
     fn dead(&mut self, units: Vec<Unit<Lease>>, cause: Cause, reason: &str) {
         for unit in units {
-            if !self.dispatcher.returns_rejections() {
+            let is_with_sender = unit.lease.leased.entry.is_with_sender();
+            if !self.dispatcher.returns_rejections() || !is_with_sender {
                 self.set_part_aside(&unit.lease, unit.items, Some(cause), reason.to_owned());
                 continue;
             }

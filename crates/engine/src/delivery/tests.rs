@@ -234,6 +234,23 @@ async fn senders_that_wait_are_told_that_the_backend_cannot_be_used() {
     assert_eq!(log.held(delivery.cursor).frames, 1);
 }
 
+/// Scenario: senders wait for a delivery, and it has a backlog from a time when they did not.
+/// Guarantee: what the backend refuses of it is no sender's any more, and becomes a dead letter.
+#[tokio::test]
+async fn what_was_acknowledged_is_not_left_to_its_sender() {
+    let log = Arc::<Log<Entry>>::default();
+    let delivery = delivery("sick", &log);
+    append(&log, &[delivery.cursor], None);
+    let answer = append_awaited(&delivery);
+    let dispatch = DispatchPolicy { return_rejections: true, ..policy() };
+    let refuses = Outcome::Rejected { reason: "no".to_owned() };
+    let _stop = start_with(&delivery, Backend(refuses), Vec::new(), dispatch);
+    assert!(matches!(answer.await, Ok(Err(Refusal::Rejected { .. }))));
+    until_all_is_resolved(&delivery).await;
+    assert_eq!(delivery.dead_letters.totals().letters, 1);
+    assert_eq!(delivery.stats.returned_items.load(Ordering::Relaxed), 1);
+}
+
 /// Is out of order for a while. Counts the items that it takes.
 struct Recovers {
     at: Instant,

@@ -243,13 +243,17 @@ impl ReceiverRoute {
         entry.not_appended_for(&appended.gone);
         drop(entry);
         let is_tight = route.appended(appended, Instant::now());
-        // Looked at after the append: a frame that no delivery could take is not answered OK.
-        self.door.check_open()?;
         if is_refused {
             return Err(Refusal::overloaded(
                 "a reload has removed all pipelines that the request was for",
             ));
         }
+        // Looked at after the append: the frame is in the log, and there may be no time to deliver
+        // it. A sender that waits is told what became of it.
+        let answer = match answer {
+            None if self.door.is_closed() => Some(unconfirmed("shutting down")),
+            answer => answer,
+        };
         Ok((answer, is_tight))
     }
 
@@ -306,6 +310,13 @@ fn grows(refusal: Refusal) -> Refusal {
         }
         refusal => refusal,
     }
+}
+
+/// An answer that is known: the request is in the log, and may be lost with it.
+fn unconfirmed(reason: &str) -> Answer {
+    let (sender, answer) = oneshot::channel();
+    let _ = sender.send(Err(Refusal::unconfirmed(reason)));
+    answer
 }
 
 impl Route {

@@ -1,18 +1,19 @@
 //! Every way in which a position ends, over a log in memory and one on disk.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use sluice_flow::source::{
     ArrivedBody, Ingress as _, IngressRoute, Permit, Position, Positions, Receipt, Request,
 };
-use sluice_flow::{Payload, Refusal};
+use sluice_flow::{Metadata, Payload, Refusal};
 use sluice_log::disk::RealDisk;
 use sluice_log::{CursorId, Keep, Log, OpenOptions, Subscription};
 use sluice_net::server::ServerResources;
 use sluice_otlp::Signal;
+use sluice_processors::{Edited, Processor};
 use tokio_util::sync::CancellationToken;
 
 use super::{Door, ReceiverIngress, Route};
@@ -22,6 +23,7 @@ use crate::entry::Entry;
 use crate::hop::Known;
 use crate::receiving::{ReceivingBudget, RouteMemory};
 use crate::shared_work::SharedWorkMemory;
+use crate::steps::Step;
 
 /// A route to nowhere.
 pub(super) fn empty_route() -> Route {
@@ -311,4 +313,42 @@ async fn an_intake_that_is_closed_keeps_nothing() {
     assert!(matches!(refused, Some(Refusal::Retry { .. })), "{refused:?}");
     let [a, b] = fixture.readers;
     assert!([a, b].iter().all(|reader| fixture.log.read(*reader).entry().is_none()));
+}
+
+/// Ends the process, as it were, while a request is processed.
+struct Closes(Arc<Door>);
+
+impl Processor for Closes {
+    fn process(&self, _: Signal, _: &Bytes, _: &Metadata, _: usize) -> Edited {
+        self.0.closed.store(true, Ordering::SeqCst);
+        Ok(Ok(None))
+    }
+
+    fn fingerprint(&self) -> u64 {
+        7
+    }
+}
+
+/// Scenario: the process ends while a request is on its way into the log. Guarantee: a sender is
+/// not told to send again as if nothing were kept, nor that all is well; a source's position
+/// depends on the deliveries.
+#[tokio::test]
+async fn what_came_in_as_the_intake_closed_is_not_refused() {
+    let mut fixture = Fixture::in_memory();
+    let step = Step {
+        id: "closes".to_owned(),
+        place: String::new(),
+        fingerprint: 7,
+        processor: Box::new(Closes(fixture.ingress.door.clone())),
+        counters: Default::default(),
+    };
+    let route = Route { prefix: vec![Arc::new(step)], ..fixture.to_both() };
+    fixture.ingress.set_routes([(Signal::Logs, route)]);
+    let receipt = fixture.submit().await.expect("is in the log");
+    let accepted = receipt.accepted().await;
+    assert!(matches!(accepted, Err(Refusal::Unconfirmed { .. })), "{accepted:?}");
+    assert_eq!((fixture.lowest(), fixture.positions.is_interrupted()), (0, false));
+    let [a, b] = fixture.readers;
+    [a, b].iter().for_each(|reader| fixture.resolve_next(*reader));
+    assert_eq!((fixture.lowest(), fixture.positions.is_interrupted()), (1, false));
 }

@@ -143,10 +143,8 @@ impl Connection<'_> {
     /// Serves the messages that have arrived: at least one, for whose end it waits. Whether the
     /// connection goes on.
     async fn serve_batch(&mut self, request: &mut StreamRequest) -> Result<bool, Refused> {
-        let route = self.handler.ingress.route(Signal::Logs).ok_or_else(|| {
-            Refused::new(Reason::Unrouted, "no pipeline takes logs from this receiver")
-        })?;
-        let (mut found, permit) = self.read_message(&*route, request).await?;
+        let mut route = self.route()?;
+        let (mut found, permit) = self.read_message(&mut route, request).await?;
         request.note_arrived();
         let permit = match permit {
             Some(mut permit) => {
@@ -155,30 +153,51 @@ impl Connection<'_> {
                     found.ends.truncate(1);
                     permit.grow_to(found.end())?;
                 }
-                permit
+                Some(permit)
             }
-            None => self.admit(&*route, request, found.end(), true).await?,
+            None => None,
         };
         let rest = self.buffer.split_off(found.end());
         let bytes = Bytes::from(replace(&mut self.buffer, rest));
-        self.serve_messages(&route, request, Batch::new(bytes, found.ends), permit).await
+        let batch = Batch::new(bytes, found.ends);
+        let mut unserved = Unserved::new(self, !batch.is_kept_by_sender);
+        let permit = match permit {
+            Some(permit) => Ok(permit),
+            None => self.admit(&mut route, request, batch.bytes.len(), true).await,
+        };
+        let served = match permit {
+            Ok(permit) => self.serve_messages(route, request, batch, permit, &mut unserved).await,
+            Err(refused) => Err(refused),
+        };
+        // What was refused is counted as such.
+        unserved.items = None;
+        served
+    }
+
+    /// As the pipelines are now: a reload may have removed those of before.
+    fn route(&self) -> Result<Arc<dyn IngressRoute>, Refused> {
+        self.handler.ingress.route(Signal::Logs).ok_or_else(|| {
+            Refused::new(Reason::Unrouted, "no pipeline takes logs from this receiver")
+        })
     }
 
     /// Serves the messages piece by piece. The permit covers the batch.
     async fn serve_messages(
         &mut self,
-        route: &Arc<dyn IngressRoute>,
+        mut route: Arc<dyn IngressRoute>,
         request: &mut StreamRequest,
         batch: Batch,
         mut permit: Permit,
+        unserved: &mut Unserved,
     ) -> Result<bool, Refused> {
         let (len, is_kept) = (batch.len(), batch.is_kept_by_sender);
         let (mut from, mut most, mut goes_on) = (0, len, true);
         let mut batch = Some(Arc::new(batch));
         while let Some(current) = batch.take().filter(|_| from < len) {
             let messages = from..len.min(from + most);
-            let converted = self.convert(&**route, request, &current, messages, permit).await?;
+            let converted = self.convert(&mut route, request, &current, messages, permit).await?;
             let piece = converted.0;
+            unserved.items = unserved.items.map(|_| piece.items);
             permit = converted.1;
             let own = permit.split_off(piece.payload.len() + piece.acks.len());
             let next = from + piece.len();
@@ -189,7 +208,9 @@ impl Connection<'_> {
                 drop(current);
                 permit.shrink_to(0);
             }
-            match self.submit(route, request, &piece, own, is_kept).await {
+            let submitted = self.submit(&mut route, request, &piece, own, is_kept).await;
+            unserved.items = unserved.items.map(|_| 0);
+            match submitted {
                 Ok(()) => self.acknowledge(&piece).await?,
                 // One of them is at fault.
                 Err(refused) if refused.delay.is_none() && piece.messages > 1 => {
@@ -233,7 +254,7 @@ impl Connection<'_> {
     /// Memory for a message, once there is some. `is_whole`: all of it is in the buffer.
     pub(super) async fn admit(
         &self,
-        route: &dyn IngressRoute,
+        route: &mut Arc<dyn IngressRoute>,
         request: &mut StreamRequest,
         bytes: usize,
         is_whole: bool,
@@ -247,26 +268,31 @@ impl Connection<'_> {
             }
             match route.admit(bytes, &arrived).await.map_err(Refused::from) {
                 Ok(permit) => break permit,
-                Err(refused) => self.wait_after(refused).await?,
+                Err(refused) => {
+                    self.wait_after(refused).await?;
+                    *route = self.route()?;
+                }
             }
         };
         request.set_waiting(false);
         Ok(permit)
     }
 
-    /// Waits if the refusal is for the moment.
+    /// Waits if the refusal is for the moment, and the engine may still take something.
     async fn wait_after(&self, refused: Refused) -> Result<(), Refused> {
         let Some(delay) = refused.delay else { return Err(refused) };
         self.count(&refused);
-        sleep(delay).await;
-        Ok(())
+        tokio::select! {
+            () = sleep(delay) => Ok(()),
+            () = self.handler.ingress.closed() => Err(cut_off()),
+        }
     }
 
     /// Asks again for messages that their sender does not keep, once the refusal may be over. All
     /// the time they are in memory for requests that wait. Refused if there is none.
     async fn admit_again(
         &self,
-        route: &dyn IngressRoute,
+        route: &mut Arc<dyn IngressRoute>,
         request: &mut StreamRequest,
         bytes: usize,
         refused: Refused,
@@ -279,7 +305,7 @@ impl Connection<'_> {
 
     async fn admit_kept(
         &self,
-        route: &dyn IngressRoute,
+        route: &mut Arc<dyn IngressRoute>,
         bytes: usize,
         mut refused: Refused,
     ) -> Result<Permit, Refused> {
@@ -292,6 +318,7 @@ impl Connection<'_> {
                 }
             }
             self.wait_after(refused).await?;
+            *route = self.route()?;
             match route.admit(bytes, &arrived).await {
                 Ok(permit) => return Ok(permit),
                 Err(refusal) => refused = refusal.into(),
@@ -302,7 +329,7 @@ impl Connection<'_> {
     /// The next piece. The permit that comes back covers the batch, too.
     async fn convert(
         &self,
-        route: &dyn IngressRoute,
+        route: &mut Arc<dyn IngressRoute>,
         request: &mut StreamRequest,
         batch: &Arc<Batch>,
         messages: Range<usize>,
@@ -340,7 +367,7 @@ impl Connection<'_> {
     /// Returns once the request is accepted.
     async fn submit(
         &self,
-        route: &Arc<dyn IngressRoute>,
+        route: &mut Arc<dyn IngressRoute>,
         request: &mut StreamRequest,
         piece: &Piece,
         mut permit: Permit,
@@ -360,7 +387,7 @@ impl Connection<'_> {
             // It was admitted as it came: the backlogs may have no room for what it became.
             let has_grown = len_bytes > admitted_bytes;
             let room = if has_grown { route.judge_again(&permit) } else { Ok(()) };
-            let submitted = room.and_then(|()| Arc::clone(route).submit(submitted, permit));
+            let submitted = room.and_then(|()| Arc::clone(&*route).submit(submitted, permit));
             drop(turn);
             let accepted = match submitted {
                 Ok(receipt) => receipt.accepted().await,
@@ -376,10 +403,45 @@ impl Connection<'_> {
                 Ok(()) => return Ok(()),
                 Err(refused) if refused.delay.is_some() && may_repeat => {
                     admitted_bytes = len_bytes;
-                    permit = self.admit_again(&**route, request, len_bytes, refused).await?;
+                    permit = self.admit_again(route, request, len_bytes, refused).await?;
                 }
                 Err(refused) => return Err(refused),
             }
         }
     }
+}
+
+/// Messages that their sender does not keep. If their connection ends before they got in, that is
+/// counted.
+struct Unserved {
+    receiver: Arc<str>,
+    counters: Arc<Counters>,
+    metadata: Arc<Metadata>,
+    /// Of the piece that is on its way. None: nothing is lost.
+    items: Option<u32>,
+}
+
+impl Unserved {
+    fn new(connection: &Connection<'_>, is_lost: bool) -> Unserved {
+        let Handler { receiver, counters, .. } = connection.handler;
+        Unserved {
+            receiver: receiver.clone(),
+            counters: counters.clone(),
+            metadata: connection.metadata.clone(),
+            items: is_lost.then_some(0),
+        }
+    }
+}
+
+impl Drop for Unserved {
+    fn drop(&mut self) {
+        if let Some(items) = self.items {
+            let peer = self.metadata.peer.as_deref();
+            self.counters.refuse(&self.receiver, peer, &Refused { items, ..cut_off() });
+        }
+    }
+}
+
+fn cut_off() -> Refused {
+    Refused::new(Reason::CutOff, "messages were cut off while they waited")
 }

@@ -1,6 +1,7 @@
 //! The messages of a connection as they come, and the time that they take.
 
 use std::mem::take;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_flow::source::{IngressRoute, Permit};
@@ -55,7 +56,7 @@ impl Connection<'_> {
     /// Reads until one message is whole. With a permit if it is longer than [`ROOM_BYTES`].
     pub(super) async fn read_message(
         &mut self,
-        route: &dyn IngressRoute,
+        route: &mut Arc<dyn IngressRoute>,
         request: &mut StreamRequest,
     ) -> Result<(Found, Option<Permit>), Refused> {
         let limit_bytes = self.handler.config.limit_bytes;

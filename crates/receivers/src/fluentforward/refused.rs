@@ -34,6 +34,11 @@ pub(crate) const REMEDIES: &Remedies = {
         FAILED,
         (TooSlow, "the network or the senders are slow"),
         (BrokenOff, "the senders ended the connection within a message"),
+        (
+            CutOff,
+            "the receiver ended while the engine made them wait: they are lost, unless their \
+             senders asked for acknowledgements",
+        ),
     ]
 };
 

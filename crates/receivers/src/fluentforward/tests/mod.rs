@@ -5,7 +5,7 @@ mod records;
 mod refusals;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -29,6 +29,7 @@ use sluice_otlp::{Encoding, Signal};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use super::batch::{Batch, Piece};
 use super::config::FluentForwardConfig;
@@ -57,6 +58,11 @@ struct Intake {
     submitting_takes: Duration,
     submitting: AtomicUsize,
     most_submitting: AtomicUsize,
+    /// Reloads that took the routes of before away.
+    reloads: AtomicUsize,
+    /// It takes nothing more: for now, and once `has_ended`.
+    is_closed: AtomicBool,
+    has_ended: CancellationToken,
 }
 
 #[derive(Default)]
@@ -95,11 +101,17 @@ impl MemoryPool for Intake {
     }
 }
 
-struct Shared(Arc<Intake>);
+/// The intake, and the reloads that there were when the route was asked for.
+struct Shared(Arc<Intake>, usize);
 
 impl Ingress for Shared {
     fn route(&self, signal: Signal) -> Option<Arc<dyn IngressRoute>> {
-        (signal == Signal::Logs).then(|| Arc::new(Shared(Arc::clone(&self.0))) as _)
+        let reloads = self.0.reloads.load(Ordering::SeqCst);
+        (signal == Signal::Logs).then(|| Arc::new(Shared(Arc::clone(&self.0), reloads)) as _)
+    }
+
+    fn closed(&self) -> BoxFuture<'static, ()> {
+        Box::pin(self.0.has_ended.clone().cancelled_owned())
     }
 
     fn waiting(&self, _: bool) -> Arc<dyn MemoryPool> {
@@ -136,6 +148,10 @@ impl IngressRoute for Shared {
     fn submit(self: Arc<Self>, request: Request, _: Permit) -> Result<Receipt, Refusal> {
         if let Some(refusal) = self.0.refusals.lock().pop() {
             return Err(refusal);
+        }
+        let is_gone = self.0.reloads.load(Ordering::SeqCst) > self.1;
+        if is_gone || self.0.is_closed.load(Ordering::SeqCst) {
+            return Err(overloaded());
         }
         let at_a_time = self.0.submitting.fetch_add(1, Ordering::SeqCst) + 1;
         self.0.most_submitting.fetch_max(at_a_time, Ordering::SeqCst);
@@ -266,7 +282,7 @@ async fn start(intake: &Arc<Intake>, options: &str) -> (Box<dyn StartedReceiver>
         read_text("receivers.fluentforward", &yaml, FluentForwardConfig::read);
     assert!(!diagnostics.has_errors(), "{}", diagnostics.render(false));
     let context = ReceiverContext {
-        ingress: Arc::new(Shared(Arc::clone(intake))),
+        ingress: Arc::new(Shared(Arc::clone(intake), 0)),
         authenticators: Default::default(),
         client_authenticators: ClientAuths::default(),
         user_agent: "sluice/test",

@@ -3,6 +3,7 @@
 use sluice_net::compress::compress;
 
 use super::*;
+use crate::netlog::testing::metric_of;
 
 /// Guarantee: refused chunks are not acknowledged, the connection ends, and the sender can send
 /// them again.
@@ -28,6 +29,51 @@ async fn messages_without_a_chunk_are_kept_while_they_are_refused() {
     stream.write_all(&packed(1..2, Some("id"))).await.expect("is sent");
     assert!(answer(&mut stream).await.is_some());
     assert_eq!(intake.records().len(), 2);
+}
+
+/// Scenario: a reload takes the pipelines away that messages without a chunk wait for, and there
+/// are others. Guarantee: these take the messages.
+#[tokio::test]
+async fn messages_that_wait_go_to_the_pipelines_of_now() {
+    let intake = Arc::new(Intake::default());
+    *intake.refusals.lock() = vec![overloaded(); 5];
+    let (_running, mut stream) = start(&intake, "").await;
+    stream.write_all(&packed(0..1, None)).await.expect("is sent");
+    while intake.refusals.lock().len() == 5 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    intake.reloads.store(1, Ordering::SeqCst);
+    stream.write_all(&packed(1..2, Some("id"))).await.expect("is sent");
+    assert!(answer(&mut stream).await.is_some());
+    assert_eq!(intake.records().len(), 2);
+}
+
+/// Scenario: the receiver ends while the engine takes nothing, and the engine then ends, too, or
+/// the receiver's time is over. Guarantee: the messages that no sender keeps are counted as lost.
+#[tokio::test]
+async fn what_is_cut_off_is_counted() {
+    for ends in [true, false] {
+        let intake = Arc::new(Intake::default());
+        intake.is_closed.store(true, Ordering::SeqCst);
+        let (running, mut stream) = start(&intake, "").await;
+        stream.write_all(&packed(0..3, None)).await.expect("is sent");
+        let counters = running.counters();
+        while metric_of(&*counters, "sluice_receiver_refused_requests", &["overloaded"]) == 0.0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let ending = tokio::spawn(running.shutdown());
+        if ends {
+            intake.has_ended.cancel();
+        }
+        timeout(Duration::from_secs(60), ending).await.expect("ends in time").expect("ends");
+        assert_eq!(metric_of(&*counters, "otelcol_receiver_refused", &[]), 3.0, "{ends}");
+        assert_eq!(
+            metric_of(&*counters, "sluice_receiver_refused_requests", &["cut_off"]),
+            1.0,
+            "{ends}"
+        );
+        assert_eq!(intake.used_bytes.load(Ordering::SeqCst), 0);
+    }
 }
 
 /// Scenario: a receipt refuses what no sender has a copy of. Guarantee: what the engine does not
