@@ -150,13 +150,13 @@ impl Refusals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{fluentforward, k8s_cluster, netlog, otlp, prometheusremotewrite};
+    use crate::{fluentforward, influxdb, k8s_cluster, netlog, otlp, prometheusremotewrite};
 
     /// Guarantee: each reason has a remedy, but for those that a receiver never has.
     #[test]
     fn reasons_have_remedies() {
         use Reason::*;
-        let tables: [(&str, &Remedies, &[Reason]); 5] = [
+        let tables: [(&str, &Remedies, &[Reason]); 6] = [
             ("otlp", otlp::refusal::REMEDIES, &[CutOff]),
             // It takes no ranges, and has an answer for what it gives up.
             ("remote write", prometheusremotewrite::REMEDIES, &[Overlaps, CutOff]),
@@ -171,6 +171,7 @@ mod tests {
                 fluentforward::refused::REMEDIES,
                 &[Overlaps, UnsupportedEncoding, UnsupportedMediaType, CutOff],
             ),
+            ("influxdb", influxdb::refused::REMEDIES, &[Overlaps, UnsupportedMediaType, CutOff]),
             // It has no senders.
             (
                 "k8s_cluster",
