@@ -11,7 +11,11 @@ fn build(pieces: &[&[u8]]) -> (Vec<u8>, u32, Faults) {
     let mut builder = Builder::new(&Settings::default());
     let mut reader = Reader::new(Precision::Nanoseconds, LIMITS);
     for piece in pieces {
-        reader.read(piece, |line| builder.add(line, ARRIVAL_NS));
+        reader.read(piece, |line| {
+            let most_bytes = builder.held_bytes() + builder.growth_bytes(line);
+            builder.add(line, ARRIVAL_NS);
+            assert!(builder.held_bytes() <= most_bytes);
+        });
         assert!(reader.held_bytes() <= LIMITS.line_bytes);
     }
     let faults = reader.finish(|line| builder.add(line, ARRIVAL_NS));

@@ -14,6 +14,15 @@ const ENTRY_BYTES: usize = 256;
 /// Measurements and metrics that are remembered from one request to the next, in bytes.
 const REMEMBERED_BYTES: usize = 1 << 20;
 
+/// Bytes of a tag as an attribute, for each of the tag's bytes: the shortest tag has three.
+const TAG_GROWTH: usize = 4;
+
+/// Bytes of a metric that is new, and of a number of a point, beside what they are named by.
+const FIELD_BYTES: usize = ENTRY_BYTES + 256;
+
+/// Bytes of fields' keys and strings in a metric that is new and in its first point, for each byte.
+const FIELD_GROWTH: usize = 12;
+
 /// Fields of a line whose metric is guessed from the line before.
 const GUESSED: usize = 256;
 
@@ -131,9 +140,36 @@ impl Builder {
         self.points
     }
 
-    /// Bytes that the builder takes, about; not less than the length of the request.
+    /// Bytes that the builder takes, about; not less than the length of the request. Its buffers
+    /// may have as much again in room.
     pub fn held_bytes(&self) -> usize {
         self.held_bytes
+    }
+
+    /// The most by which [`Builder::held_bytes`] grows with a line.
+    pub fn growth_bytes(&self, line: &Line<'_>) -> usize {
+        let tags = line.raw_tags();
+        let tag_bytes = if self.tags == tags {
+            self.tag_attributes.len()
+        } else {
+            TAG_GROWTH.saturating_mul(tags.len())
+        };
+        let measurement = line.raw_measurement().len();
+        let (first, last) = (line.fields.first(), line.fields.last());
+        let start = first.map_or(0, |field| field.key.start);
+        let end = last.map_or(0, |field| match field.value {
+            ValueAt::String(value) => value.end,
+            _ => field.key.end,
+        });
+        let each = tag_bytes + FIELD_BYTES + 4 * measurement;
+        let of_measurement = 3 * measurement + ENTRY_BYTES;
+        line.fields.len() * each + FIELD_GROWTH * (end - start) + of_measurement
+    }
+
+    /// Forgets all of it: measurements, metrics, and points that were not taken.
+    pub fn forget(&mut self) {
+        let sums = std::mem::take(&mut self.sums);
+        *self = Builder { sums, ..Builder::new(&Settings { sums: HashSet::new() }) };
     }
 
     /// Adds a line. `arrival_ns`: the time of a line without one, in nanoseconds since 1970.
@@ -379,7 +415,7 @@ impl Builder {
     fn reset(&mut self) {
         for metric in &mut self.metrics {
             self.held_bytes -= metric.points.len();
-            metric.points.clear();
+            metric.points = Vec::new();
         }
         self.points = 0;
         if self.held_bytes > REMEMBERED_BYTES {

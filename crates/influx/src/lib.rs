@@ -44,4 +44,4 @@ pub use line_writer::{LineWriter, Unwritable};
 pub use metadata::{DATABASE, K6_COUNTERS, RETENTION_POLICY};
 pub use outward::{WriteError, Written, write};
 pub use precision::Precision;
-pub use reader::{Limits, Reader};
+pub use reader::{Limits, Reader, Verdict};

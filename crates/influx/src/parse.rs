@@ -158,6 +158,16 @@ impl Parser {
         self.line(&mut cursor).unwrap_or_else(Step::Stop)
     }
 
+    /// Gives memory back beyond that for so many fields.
+    pub(crate) fn trim(&mut self, fields: usize) {
+        if self.fields.capacity() > fields {
+            self.fields = Vec::new();
+        }
+        if self.keys.capacity() > fields {
+            self.keys = Vec::new();
+        }
+    }
+
     /// The line that was read of these bytes last.
     pub(crate) fn line_at<'a>(&'a self, bytes: &'a [u8], places: Places) -> Line<'a> {
         let Places { measurement, tags, time_ns } = places;

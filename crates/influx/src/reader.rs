@@ -21,12 +21,28 @@ impl Default for Limits {
     }
 }
 
+/// What becomes of a line that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Taken,
+    /// There is no room for it: it is shown again.
+    Later,
+    /// It is a fault, for this reason.
+    Refused(&'static str),
+}
+
+/// Fields of a line, and bytes of a line that was cut, for which memory is kept.
+const KEPT_FIELDS: usize = 128;
+const KEPT_CUT_BYTES: usize = 8 << 10;
+
 /// Reads the lines of a body, whose pieces may be cut anywhere.
 pub struct Reader {
     parser: Parser,
     limits: Limits,
     /// The beginning of a line whose end is in a piece to come.
     cut: Vec<u8>,
+    /// All of the cut line is there, and it was not taken yet.
+    is_whole: bool,
     extent: Extent,
     /// The rest of a line that is too long is left out.
     is_skipping: bool,
@@ -41,6 +57,7 @@ impl Reader {
             parser: Parser::new(precision),
             limits,
             cut: Vec::new(),
+            is_whole: false,
             extent: Extent::default(),
             is_skipping: false,
             lines: 0,
@@ -50,11 +67,34 @@ impl Reader {
 
     /// Reads a piece: `each` gets every line that ends in it and is not at fault.
     pub fn read(&mut self, piece: &[u8], mut each: impl FnMut(&Line<'_>)) {
-        let mut at = self.resume(piece, &mut each);
+        let stopped = self.read_until(piece, |line| {
+            each(line);
+            Verdict::Taken
+        });
+        debug_assert!(stopped.is_none(), "every line is taken");
+    }
+
+    /// As [`Reader::read`], up to a line that is not taken. Answers how many bytes of the piece are
+    /// done with then; the next call gets the others, or none, and shows that line again.
+    pub fn read_until(
+        &mut self,
+        piece: &[u8],
+        mut each: impl FnMut(&Line<'_>) -> Verdict,
+    ) -> Option<usize> {
+        let mut at = match self.resume(piece, &mut each) {
+            Ok(at) => at,
+            Err(stopped) => return Some(stopped),
+        };
         while at < piece.len() {
             match self.parser.parse(piece, at, false) {
                 Step::Line { places, next } if next - at <= self.limits.line_bytes => {
-                    each(&self.parser.line_at(piece, places));
+                    match each(&self.parser.line_at(piece, places)) {
+                        Verdict::Taken => {}
+                        Verdict::Later => return Some(at),
+                        Verdict::Refused(reason) => {
+                            self.faults.add(self.lines + 1, &piece[at..next], reason.into());
+                        }
+                    }
                     self.lines += 1;
                     at = next;
                 }
@@ -62,18 +102,33 @@ impl Reader {
                     self.lines += 1;
                     at = next;
                 }
-                _ => at = self.odd(piece, at, &mut each),
+                _ => match self.odd(piece, at, &mut each) {
+                    Some(next) => at = next,
+                    None => return Some(at),
+                },
             }
         }
+        None
     }
 
     /// The body has ended: what is left is a line.
     pub fn finish(mut self, mut each: impl FnMut(&Line<'_>)) -> Faults {
-        let cut = std::mem::take(&mut self.cut);
-        if !cut.is_empty() {
-            self.whole(&cut, &mut each);
-        }
+        self.finish_until(|line| {
+            each(line);
+            Verdict::Taken
+        });
         self.faults
+    }
+
+    /// As [`Reader::finish`]. False: the line that is left was not taken, and is shown again.
+    pub fn finish_until(&mut self, mut each: impl FnMut(&Line<'_>) -> Verdict) -> bool {
+        let cut = std::mem::take(&mut self.cut);
+        if !cut.is_empty() && !self.whole(&cut, &mut each) {
+            self.cut = cut;
+            return false;
+        }
+        self.is_whole = false;
+        true
     }
 
     /// The faults so far.
@@ -83,71 +138,127 @@ impl Reader {
 
     /// Bytes of the body that the reader holds.
     pub fn held_bytes(&self) -> usize {
-        self.cut.len()
+        self.cut.capacity()
     }
 
-    /// Reads the rest of a line that was cut; answers where the next one starts.
-    fn resume(&mut self, piece: &[u8], each: &mut impl FnMut(&Line<'_>)) -> usize {
+    /// Whether the pieces so far end with a line's end.
+    pub fn is_between_lines(&self) -> bool {
+        self.cut.is_empty()
+    }
+
+    /// The most that [`Reader::held_bytes`] can be behind a piece of this length.
+    pub fn most_held_bytes(&self, piece_len: usize) -> usize {
+        let twice = (self.cut.len() + piece_len).saturating_mul(2);
+        twice.min(self.limits.line_bytes).max(self.cut.capacity())
+    }
+
+    /// Gives memory back that an unusual line took.
+    pub fn trim(&mut self) {
+        if self.cut.is_empty() && self.cut.capacity() > KEPT_CUT_BYTES {
+            self.cut = Vec::new();
+        }
+        self.parser.trim(KEPT_FIELDS);
+    }
+
+    /// Adds to the line that is cut. The room doubles, up to the longest line.
+    fn keep(&mut self, bytes: &[u8]) {
+        let (len, capacity) = (self.cut.len() + bytes.len(), self.cut.capacity());
+        if len > capacity {
+            let room = len.max((2 * capacity).min(self.limits.line_bytes));
+            self.cut.reserve_exact(room - self.cut.len());
+        }
+        self.cut.extend_from_slice(bytes);
+    }
+
+    /// Reads the rest of a line that was cut; answers where the next one starts. An error is how
+    /// much was read before a line that was not taken.
+    fn resume(
+        &mut self,
+        piece: &[u8],
+        each: &mut impl FnMut(&Line<'_>) -> Verdict,
+    ) -> Result<usize, usize> {
         if self.is_skipping {
-            return self.skip(piece, 0);
+            return Ok(self.skip(piece, 0));
+        }
+        if self.is_whole {
+            return self.offer_cut(0, each);
         }
         if self.cut.is_empty() {
-            return 0;
+            return Ok(0);
         }
         let room = self.limits.line_bytes - self.cut.len();
         let found = self.extent.find(&piece[..piece.len().min(room)]);
         match found {
             Some(len) => {
-                let mut cut = std::mem::take(&mut self.cut);
-                cut.extend_from_slice(&piece[..len]);
-                self.whole(&cut, each);
-                cut.clear();
-                self.cut = cut;
-                len
+                self.keep(&piece[..len]);
+                self.offer_cut(len, each)
             }
             None if piece.len() <= room => {
-                self.cut.extend_from_slice(piece);
-                piece.len()
+                self.keep(piece);
+                Ok(piece.len())
             }
             None => {
-                let mut cut = std::mem::take(&mut self.cut);
-                cut.extend_from_slice(&piece[..room]);
+                self.keep(&piece[..room]);
+                let cut = std::mem::take(&mut self.cut);
                 self.too_long(&cut);
-                self.skip(piece, room)
+                Ok(self.skip(piece, room))
             }
         }
     }
 
+    /// Shows a line that was cut, all of which is there. Both results are `len`.
+    fn offer_cut(
+        &mut self,
+        len: usize,
+        each: &mut impl FnMut(&Line<'_>) -> Verdict,
+    ) -> Result<usize, usize> {
+        let mut cut = std::mem::take(&mut self.cut);
+        self.is_whole = !self.whole(&cut, each);
+        if !self.is_whole {
+            cut.clear();
+        }
+        self.cut = cut;
+        if self.is_whole { Err(len) } else { Ok(len) }
+    }
+
     /// A line at `at` that is cut, at fault, or too long; answers where the next one starts.
+    /// `None`: it was not taken.
     #[cold]
-    fn odd(&mut self, piece: &[u8], at: usize, each: &mut impl FnMut(&Line<'_>)) -> usize {
+    fn odd(
+        &mut self,
+        piece: &[u8],
+        at: usize,
+        each: &mut impl FnMut(&Line<'_>) -> Verdict,
+    ) -> Option<usize> {
         let rest = &piece[at..];
         let within = &rest[..rest.len().min(self.limits.line_bytes)];
         self.extent = Extent::default();
         match self.extent.find(within) {
-            Some(len) => {
-                self.whole(&rest[..len], each);
-                at + len
-            }
+            Some(len) => self.whole(&rest[..len], each).then_some(at + len),
             None if within.len() == rest.len() => {
-                self.cut.extend_from_slice(rest);
-                piece.len()
+                self.keep(rest);
+                Some(piece.len())
             }
             None => {
                 self.too_long(within);
-                self.skip(piece, at + within.len())
+                Some(self.skip(piece, at + within.len()))
             }
         }
     }
 
-    /// Reads a line, all of which is there.
-    fn whole(&mut self, line: &[u8], each: &mut impl FnMut(&Line<'_>)) {
-        self.lines += 1;
+    /// Reads a line, all of which is there. False: it was not taken.
+    fn whole(&mut self, line: &[u8], each: &mut impl FnMut(&Line<'_>) -> Verdict) -> bool {
         match self.parser.parse(line, 0, true) {
-            Step::Line { places, .. } => each(&self.parser.line_at(line, places)),
+            Step::Line { places, .. } => match each(&self.parser.line_at(line, places)) {
+                Verdict::Taken => {}
+                Verdict::Later => return false,
+                Verdict::Refused(reason) => self.faults.add(self.lines + 1, line, reason.into()),
+            },
             Step::Blank { .. } => {}
-            Step::Stop(stop) => self.faults.add(self.lines, line, stop.reason()),
+            Step::Stop(stop) => self.faults.add(self.lines + 1, line, stop.reason()),
         }
+        self.lines += 1;
+        true
     }
 
     fn too_long(&mut self, beginning: &[u8]) {

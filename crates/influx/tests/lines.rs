@@ -2,7 +2,7 @@
 
 mod support;
 
-use sluice_influx::{Builder, Limits, Precision, Reader, Settings};
+use sluice_influx::{Builder, Limits, Line, Precision, Reader, Settings, Verdict};
 use support::{Owned, build, read, read_pieces};
 
 /// Guarantee: a line at fault is worded as InfluxDB 1.x words it, and costs no other line.
@@ -130,6 +130,74 @@ fn a_builder_forgets() {
         assert_eq!(sluice_otlp::scan(sluice_otlp::Signal::Metrics, &request), Ok(2000));
     }
     assert!(most < 4 << 20, "{most}");
+}
+
+/// Scenario: lines are taken only when they are shown for the third time, or refused. Guarantee:
+/// nothing is lost or taken twice wherever a body is cut, and a refusal is a fault of its line.
+#[test]
+fn a_line_that_is_not_taken_is_shown_again() {
+    let body = "a v=1\nb s=\"x\ny\",v=2\r\nbad\n\nc v=3\nno v=1\nd v=4";
+    for piece_bytes in 1..body.len() {
+        let mut reader = Reader::new(Precision::Nanoseconds, Limits::default());
+        let (mut names, mut shown) = (Vec::new(), 0);
+        let mut offer = |line: &Line<'_>| {
+            shown += 1;
+            if shown % 3 != 0 {
+                return Verdict::Later;
+            }
+            if line.measurement() == "no" {
+                return Verdict::Refused("no room");
+            }
+            names.push(line.measurement().into_owned());
+            Verdict::Taken
+        };
+        for mut piece in body.as_bytes().chunks(piece_bytes) {
+            while let Some(done) = reader.read_until(piece, &mut offer) {
+                piece = &piece[done..];
+            }
+        }
+        while !reader.finish_until(&mut offer) {}
+        assert_eq!(names, ["a", "b", "c", "d"], "{piece_bytes}");
+        let faults = reader.faults();
+        let places: Vec<_> = faults.first.iter().map(|it| (it.line, &*it.reason)).collect();
+        assert_eq!(places, [(3, "missing fields"), (6, "no room")], "{piece_bytes}");
+    }
+}
+
+/// Guarantee: the memory that a line takes is known before it is added, also for lines whose tags
+/// are written for each of many fields, and a builder that forgets holds nothing.
+#[test]
+fn growth_is_known_before_a_line_is_added() {
+    let tag = "x".repeat(5000);
+    let many: Vec<String> = (0..300).map(|field| format!("f{field}={field}")).collect();
+    let strings: Vec<String> = (0..300).map(|field| format!("s{field}=\"\"")).collect();
+    let many_tags: Vec<String> = (0..300).map(|tag| format!("t{tag:03}=1")).collect();
+    let lines = [
+        "m v=1".to_owned(),
+        "m,a=b v=1,w=2i,x=3u,y=t,z=\"text\" 7".to_owned(),
+        "m v=18446744073709551615u".to_owned(),
+        format!("m,t={tag} {}", many.join(",")),
+        format!("m,{} {}", many_tags.join(","), many.join(",")),
+        format!("m,a=b {}", strings.join(",")),
+        format!("m,a=b {},v=1", strings.join(",")),
+        format!("{tag} {tag}=1"),
+        "m,a=b v=1".to_owned(),
+        "m,a=b v=1".to_owned(),
+    ];
+    let mut builder = Builder::new(&Settings::default());
+    let mut reader = Reader::new(Precision::Nanoseconds, Limits::default());
+    for line in &lines {
+        let line = format!("{line}\n");
+        reader.read(line.as_bytes(), |line| {
+            let most = builder.held_bytes() + builder.growth_bytes(line);
+            builder.add(line, 7);
+            assert!(builder.held_bytes() <= most, "{} {most}", builder.held_bytes());
+        });
+    }
+    assert_eq!(reader.faults().count, 0, "{}", reader.faults());
+    builder.forget();
+    assert_eq!((builder.held_bytes(), builder.points()), (0, 0));
+    assert!(builder.take(&[]).is_empty());
 }
 
 /// Guarantee: the metrics of k6 are useful to any backend.

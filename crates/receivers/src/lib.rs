@@ -5,6 +5,7 @@
 
 pub mod filelog;
 mod fluentforward;
+mod influxdb;
 mod k8s_cluster;
 pub mod kubeletstats;
 mod large_work;
@@ -32,6 +33,7 @@ pub static RECEIVERS: ReceiverKinds = ReceiverKinds::new(&[
     otlp::KIND,
     filelog::KIND,
     fluentforward::KIND,
+    influxdb::KIND,
     k8s_cluster::KIND,
     kubeletstats::KIND,
     prometheus::KIND,

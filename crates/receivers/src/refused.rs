@@ -150,13 +150,13 @@ impl Refusals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{fluentforward, netlog, otlp, prometheusremotewrite};
+    use crate::{fluentforward, influxdb, netlog, otlp, prometheusremotewrite};
 
     /// Guarantee: each reason has a remedy, but for those that a receiver never has.
     #[test]
     fn reasons_have_remedies() {
         use Reason::*;
-        let tables: [(&str, &Remedies, &[Reason]); 4] = [
+        let tables: [(&str, &Remedies, &[Reason]); 5] = [
             ("otlp", otlp::refusal::REMEDIES, &[CutOff]),
             // It takes no ranges, and has an answer for what it gives up.
             ("remote write", prometheusremotewrite::REMEDIES, &[Overlaps, CutOff]),
@@ -171,6 +171,7 @@ mod tests {
                 fluentforward::refused::REMEDIES,
                 &[Overlaps, UnsupportedEncoding, UnsupportedMediaType],
             ),
+            ("influxdb", influxdb::refused::REMEDIES, &[Overlaps, UnsupportedMediaType, CutOff]),
         ];
         for (receiver, remedies, never) in tables {
             for reason in Reason::ALL {

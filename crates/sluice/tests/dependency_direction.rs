@@ -44,6 +44,7 @@ const USES: [(&str, &[&str]); 23] = [
             "kubernetes",
             "scrape",
             "prometheus",
+            "influx",
         ],
     ),
     ("processors", &["config", "otlp", "flow", "kubernetes"]),

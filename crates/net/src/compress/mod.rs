@@ -1,4 +1,4 @@
-//! Packing and unpacking of whole payloads.
+//! Packing and unpacking of whole payloads, and unpacking of gzip that comes in pieces.
 //!
 //! Unpacking is where a small hostile request could become a large allocation. Every function here
 //! takes a limit on the unpacked size, stops at it, and allocates once, exactly the bytes that are
@@ -11,6 +11,7 @@ mod gzip;
 mod lz4;
 mod output;
 mod snappy;
+mod stream;
 mod zstd;
 
 use std::cell::RefCell;
@@ -23,6 +24,7 @@ use self::deflate::Wrapping;
 pub use self::output::Ask;
 use self::output::Output;
 pub use self::snappy::compress_block as compress_snappy_block;
+pub use self::stream::GunzipStream;
 
 /// The largest zstd window that is accepted and passed on: every zstd decoder has to support it
 /// (RFC 8878, 3.1.1.1.2).

@@ -169,6 +169,14 @@ impl BodyReader {
         self.waits = waits.then(|| self.body.activity.note_waits());
     }
 
+    /// The body was not read for this long, for no fault of its peer: it has as much more time.
+    pub fn note_unread(&mut self, for_long: Duration) {
+        self.gap_end += for_long;
+        self.deadline += for_long;
+        self.check_at = Instant::now() + PROGRESS_INTERVAL;
+        self.came_bytes = 0;
+    }
+
     /// The next piece; `Some(None)` at the end, `None` if it does not come before the moment that
     /// is given. Trailers are passed over.
     pub async fn next(

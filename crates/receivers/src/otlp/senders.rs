@@ -25,7 +25,7 @@ impl Sender {
     /// The metadata of a request: the headers with the names in `keys`, which are in lower case, as
     /// header names always are. Nothing else is kept, credentials least of all. The permit grows by
     /// the size of the headers before they are copied.
-    pub(super) fn metadata(
+    pub(crate) fn metadata(
         &self,
         head: &Parts,
         keys: &[String],

@@ -72,7 +72,11 @@ impl OtlpConfig {
 
 impl SharedConfig {
     /// Reads the options that both protocols have next to each other; the rest has its defaults.
-    fn read(fields: &mut Fields<'_>, address: Address, protocols: Protocols) -> SharedConfig {
+    pub(crate) fn read(
+        fields: &mut Fields<'_>,
+        address: Address,
+        protocols: Protocols,
+    ) -> SharedConfig {
         let doc = "TLS. Unset: connections are not encrypted.";
         let tls = fields.section_unless_empty("tls", doc, TlsOptions::read_server);
         let doc = "Authentication of senders. Unset: every client that can connect may send.";

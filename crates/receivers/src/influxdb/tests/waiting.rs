@@ -1,0 +1,108 @@
+//! Overload and refusals of the engine.
+
+use super::*;
+
+const MIB: usize = 1 << 20;
+
+fn lines(number: usize) -> Vec<u8> {
+    (0..number).flat_map(|line| format!("m,t=x v={line} {line}\n").into_bytes()).collect()
+}
+
+/// Scenario: the engine is overloaded when a write comes, and for some time. Guarantee: the sender
+/// waits and is not refused; what waits holds little; then all is taken.
+#[tokio::test]
+async fn an_answer_waits_while_the_engine_is_overloaded() {
+    let engine = Engine::new(64 * MIB);
+    let receiver = start(&engine, "").await;
+    engine.is_overloaded.store(true, Ordering::SeqCst);
+    let body = lines(30_000);
+    let mut writing = Box::pin(send(&*receiver, "POST /write?db=a", &body));
+    let early = tokio::time::timeout(Duration::from_millis(700), writing.as_mut()).await;
+    assert!(early.is_err(), "{early:?}");
+    assert_eq!((engine.points(), engine.receiving.held.load(Ordering::SeqCst)), (0, 0));
+    assert!(engine.waiting.held.load(Ordering::SeqCst) <= 512 << 10);
+    engine.is_overloaded.store(false, Ordering::SeqCst);
+    let answer = writing.as_mut().await;
+    drop(writing);
+    assert_eq!((parts(&answer), engine.points()), ((204, ""), 30_000));
+    assert!(metric(&*receiver, &["sluice_influxdb_waits"]) >= 1.0);
+    receiver.shutdown().await;
+    engine.assert_is_free();
+}
+
+/// Scenario: the engine refuses a request of a body for the moment, and has nothing of it.
+/// Guarantee: it is submitted again, once.
+#[tokio::test]
+async fn a_request_that_is_refused_for_the_moment_is_submitted_again() {
+    let engine = Engine::new(64 * MIB);
+    let receiver = start(&engine, "").await;
+    let delay = Duration::from_millis(10);
+    let refusal = Refusal::Retry { delay, reason: "a reload".to_owned() };
+    engine.refusals.lock().extend([refusal.clone(), refusal]);
+    let answer = send(&*receiver, "POST /write?db=a", &lines(30_000)).await;
+    assert_eq!((parts(&answer), engine.points()), ((204, ""), 30_000));
+    receiver.shutdown().await;
+    engine.assert_is_free();
+}
+
+/// Scenario: one of several requests of a body is refused for good. Guarantee: the others are
+/// taken, and the answer says how many points were not.
+#[tokio::test]
+async fn a_request_that_is_refused_for_good_costs_no_others() {
+    let engine = Engine::new(64 * MIB);
+    let receiver = start(&engine, "").await;
+    engine.refusals.lock().push(Refusal::Rejected { reason: "no such tenant".to_owned() });
+    let answer = send(&*receiver, "POST /write?db=a", &lines(30_000)).await;
+    let dropped = 30_000 - engine.points();
+    assert!(dropped > 0 && engine.points() > 0);
+    let (status, body) = parts(&answer);
+    let expected = format!("partial write: no such tenant dropped={dropped}");
+    assert_eq!(status, 400);
+    assert!(body.contains(&expected), "{body}");
+    assert_eq!(metric(&*receiver, &["refused_requests", "\"rejected\""]), 1.0);
+    assert_eq!(metric(&*receiver, &["otelcol_receiver_refused_metric_points"]), dropped as f64);
+}
+
+/// Scenario: the process ends while a write waits; a frame's fate is unknown. Guarantee: the sender
+/// is told to come back.
+#[tokio::test]
+async fn senders_come_back_after_an_end() {
+    let engine = Engine::new(64 * MIB);
+    let receiver = start(&engine, "").await;
+    engine.refusals.lock().push(Refusal::unconfirmed("the disk is in trouble"));
+    let answer = send(&*receiver, "POST /write?db=a", b"m v=1\n").await;
+    assert_eq!(parts(&answer).0, 503, "{answer}");
+    assert!(answer.contains("retry-after: ") && answer.contains("in trouble"), "{answer}");
+    engine.is_overloaded.store(true, Ordering::SeqCst);
+    let body = b"m v=1\n";
+    let end = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        engine.closed.cancel();
+    };
+    let (answer, ()) = tokio::join!(send(&*receiver, "POST /api/v2/write?bucket=a", body), end);
+    assert_eq!(parts(&answer).0, 503, "{answer}");
+    assert!(answer.contains("retry-after: ") && answer.contains("unavailable"), "{answer}");
+    assert_eq!(engine.points(), 0);
+    receiver.shutdown().await;
+    engine.assert_is_free();
+}
+
+/// Scenario: a body comes slowly while others wait for memory. Guarantee: what came of it is
+/// submitted, so that it holds no memory for receiving, and it is not refused.
+#[tokio::test]
+async fn a_slow_body_gives_its_memory_back() {
+    let engine = Engine::new(64 * MIB);
+    let receiver = start(&engine, "").await;
+    let mut stream = connect(&*receiver).await;
+    let head = "POST /write?db=a HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+                content-length: 12\r\n\r\nm v=1\nm";
+    stream.write_all(head.as_bytes()).await.expect("writes");
+    until(|| engine.receiving.held.load(Ordering::SeqCst) > 0).await;
+    assert_eq!(engine.points(), 0);
+    engine.receiving.is_asked_back.store(true, Ordering::SeqCst);
+    until(|| engine.points() == 1).await;
+    until(|| engine.receiving.held.load(Ordering::SeqCst) == 0).await;
+    stream.write_all(b" v=2\n").await.expect("writes");
+    let answer = read(stream).await;
+    assert_eq!((parts(&answer), engine.points()), ((204, ""), 2));
+}

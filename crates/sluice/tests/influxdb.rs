@@ -1,0 +1,310 @@
+//! Clients of InfluxDB write to the real binary: by hand, beside a real InfluxDB, and k6. Where a
+//! program is missing the test passes over it, unless SLUICE_TEST_REQUIRE_COMPONENTS=1.
+
+#[path = "../../load-test/tests/support/component.rs"]
+mod component;
+mod gateway;
+
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use component::component;
+use gateway::{Gateway, alone, eventually, faulty_backend, get, keeping_backend};
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::metrics::v1::metric::Data;
+use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
+use prost::Message as _;
+use sluice_load_test::subject::free_addr;
+use sluice_load_test::{Backend, Faults};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+const LIMIT_MIB: u64 = 80;
+const ARRIVES_WITHIN: Duration = Duration::from_secs(60);
+
+/// From the receiver to a backend.
+fn config(receiver: SocketAddr, backend: &Backend) -> String {
+    let exporter = gateway::exporter("backend", backend);
+    format!(
+        "receivers:\n  influxdb: {{endpoint: '{receiver}'}}\nexporters:\n{exporter}buffer:\n  \
+         memory:\n    limit_mib: {LIMIT_MIB}\nservice:\n  pipelines:\n    metrics:\n      \
+         receivers: [influxdb]\n      exporters: [otlp/backend]\n"
+    )
+}
+
+/// An answer: its status, headers with names in lower case, and body.
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn parse(bytes: &[u8]) -> Option<Answer> {
+        let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
+        let head = String::from_utf8_lossy(&bytes[..end]);
+        let (first, headers) = head.split_once("\r\n")?;
+        let headers = headers.lines().filter_map(|line| line.split_once(": "));
+        let headers: Vec<_> =
+            headers.map(|(name, value)| (name.to_lowercase(), value.to_owned())).collect();
+        let mut body = bytes[end + 4..].to_vec();
+        if headers.iter().any(|(name, value)| name == "transfer-encoding" && value == "chunked") {
+            body = dechunked(&body)?;
+        }
+        let status = first.split(' ').nth(1)?.parse().ok()?;
+        Some(Answer { status, headers, body })
+    }
+
+    fn header(&self, wanted: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(name, _)| name == wanted);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// The body, as JSON if it is.
+    fn content(&self) -> serde_json::Value {
+        let text = String::from_utf8_lossy(&self.body);
+        serde_json::from_str(&text).unwrap_or_else(|_| text.into_owned().into())
+    }
+}
+
+fn dechunked(mut bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    loop {
+        let end = bytes.windows(2).position(|window| window == b"\r\n")?;
+        let len = usize::from_str_radix(std::str::from_utf8(&bytes[..end]).ok()?, 16).ok()?;
+        out.extend_from_slice(bytes.get(end + 2..end + 2 + len)?);
+        if len == 0 {
+            return Some(out);
+        }
+        bytes = bytes.get(end + 2 + len + 2..)?;
+    }
+}
+
+/// Sends a request with these headers, and reads the answer.
+async fn send(server: SocketAddr, line: &str, headers: &str, body: &[u8]) -> Answer {
+    let mut stream = TcpStream::connect(server).await.expect("connects");
+    let head = format!(
+        "{line} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}content-length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await.expect("writes");
+    stream.write_all(body).await.expect("writes");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.expect("reads");
+    Answer::parse(&answer).unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(&answer)))
+}
+
+/// Scenario: a body that is larger than all memory comes while the backend takes nothing, and
+/// senders have to wait. Guarantee: the client is not refused; when the backend is back, its answer
+/// is 204, each line has arrived, and memory kept to its limit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_larger_than_memory_waits_for_the_backend() {
+    let _alone = alone().await;
+    let backend = faulty_backend(Faults::unavailable(1.0)).await;
+    let receiver = free_addr().expect("a port");
+    let gateway = Gateway::start(&config(receiver, &backend)).await;
+    let (mut body, mut lines) = (Vec::new(), 0_u64);
+    while body.len() < 64 << 20 {
+        let line = format!(
+            "http_req_duration,method=GET,name=http://shop/{},scenario=default,status=200 \
+             value={}.5 {}\n",
+            lines % 50,
+            lines % 1000,
+            1_700_000_000_000_000_000 + lines
+        );
+        body.extend_from_slice(line.as_bytes());
+        lines += 1;
+    }
+    let writing = tokio::spawn(async move { send(receiver, "POST /write?db=k6", "", &body).await });
+    let waits = async || gateway.metric("sluice_influxdb_waits", &[]).await > 0.0;
+    assert!(eventually(ARRIVES_WITHIN, waits).await, "{}", gateway.output());
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(!writing.is_finished(), "it waits");
+    backend.faults().clear();
+    let answer = tokio::time::timeout(2 * ARRIVES_WITHIN, writing).await.expect("is answered");
+    assert_eq!(answer.expect("an answer").status, 204);
+    let arrives = async || backend.items() >= lines;
+    assert!(eventually(ARRIVES_WITHIN, arrives).await, "{} of {lines}", backend.items());
+    assert_eq!(backend.items(), lines);
+    assert_eq!(gateway.metric("sluice_influxdb_lines", &[]).await, lines as f64);
+    assert_eq!(gateway.metric("sluice_delivery_dropped_items", &[]).await, 0.0);
+    gateway.assert_memory_within(LIMIT_MIB);
+}
+
+/// A real InfluxDB 1.x.
+struct InfluxDb {
+    child: Child,
+    address: SocketAddr,
+    _folder: TempDir,
+}
+
+impl InfluxDb {
+    async fn start() -> Option<InfluxDb> {
+        let binary = component("SLUICE_TEST_INFLUXDB")?;
+        let folder = TempDir::new().expect("a folder");
+        let [address, backup] = [(); 2].map(|()| free_addr().expect("a port"));
+        let path = folder.path().display();
+        let config = format!(
+            "reporting-disabled = true\nbind-address = '{backup}'\n[meta]\ndir = '{path}/meta'\n\
+             [data]\ndir = '{path}/data'\nwal-dir = '{path}/wal'\n[http]\n\
+             bind-address = '{address}'\nlog-enabled = false\n[monitor]\nstore-enabled = false\n\
+             [continuous_queries]\nenabled = false\n"
+        );
+        let file = folder.path().join("influxdb.conf");
+        std::fs::write(&file, config).expect("is written");
+        let child = Command::new(binary)
+            .arg("-config")
+            .arg(file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("InfluxDB runs");
+        let server = InfluxDb { child, address, _folder: folder };
+        let is_up = async || matches!(get(address, "/ping").await, Some((204, _)));
+        assert!(eventually(ARRIVES_WITHIN, is_up).await, "InfluxDB listens");
+        Some(server)
+    }
+}
+
+impl Drop for InfluxDb {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const FORM: &str = "content-type: application/x-www-form-urlencoded\r\n";
+const GZIP: &str = "content-encoding: gzip\r\n";
+
+/// Scenario: the same requests to a real InfluxDB 1.6 and to Sluice. Guarantee: status, body and
+/// the headers that clients look at are the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_are_those_of_a_real_influxdb() {
+    let Some(influxdb) = InfluxDb::start().await else { return };
+    let backend = Backend::healthy().await.expect("a backend");
+    let receiver = free_addr().expect("a port");
+    let gateway = Gateway::start(&config(receiver, &backend)).await;
+    let packed = sluice_net::compress::compress(
+        sluice_otlp::Encoding::Gzip,
+        &[bytes::Bytes::from_static(b"m v=1\n")],
+        None,
+    );
+    let packed = packed.expect("compresses");
+    let write = "POST /write?db=db";
+    let faulty = b"m v=1\nbad\nm v=2 x\nn,a=b\nn v=2";
+    let cases: &[(&str, &str, &[u8])] = &[
+        ("POST /query?q=CREATE+DATABASE+db", "", b""),
+        ("POST /query", FORM, b"q=CREATE+DATABASE+%22e+f%22"),
+        ("GET /query?q=SHOW+DATABASES", "", b""),
+        ("GET /query", "", b""),
+        (write, "", b"m v=1\n"),
+        (write, "", b"m,a=b\\ c v=1i,w=t,s=\"a b\" 1700000000000000000\n"),
+        (write, "", b""),
+        (write, "", b"\n# a comment\n"),
+        (write, "", faulty),
+        (write, "", b"bad"),
+        (write, "", b"bad\nworse\n"),
+        (write, "", b"m v=1,v= 1\n"),
+        (write, "", b"m v=\"a\n"),
+        (write, "", b"m,a v=1\n"),
+        (write, "", b"m v=1e400\n"),
+        (write, "", b"m v=9223372036854775808i\n"),
+        (write, GZIP, &packed),
+        ("POST /write", "", b"m v=1\n"),
+        ("POST /write?db=", "", b"m v=1\n"),
+        ("POST /write?db=db&consistency=some", "", b"m v=1\n"),
+        ("POST /write?db=db&consistency=ALL&precision=ms&rp=autogen", "", b"m v=1 1\n"),
+        ("GET /ping", "", b""),
+        ("HEAD /ping", "", b""),
+        ("GET /write?db=db", "", b""),
+        ("POST /ping", "", b""),
+        ("GET /nothing", "", b""),
+    ];
+    for (line, headers, body) in cases {
+        let case = format!("{line} {:?}", String::from_utf8_lossy(body));
+        let theirs = send(influxdb.address, line, headers, body).await;
+        let ours = send(receiver, line, headers, body).await;
+        assert_eq!(ours.status, theirs.status, "{case}: {ours:?} {theirs:?}");
+        assert_eq!(ours.content(), theirs.content(), "{case}");
+        for name in ["content-type", "x-influxdb-error", "x-influxdb-build"] {
+            assert_eq!(ours.header(name), theirs.header(name), "{case}: {name}");
+        }
+        assert!(ours.header("x-influxdb-version").is_some(), "{case}");
+    }
+    assert_eq!(gateway.metric("sluice_receiver_refused_requests", &[]).await, 3.0);
+}
+
+/// A script whose requests go to the receiver's own probe.
+const SCRIPT: &str = "import http from 'k6/http';\n\
+    export const options = {vus: 5, iterations: 400};\n\
+    export default function () { http.get(`http://${__ENV.TARGET}/ping`); }\n";
+
+/// The sum of a metric's values over all requests that arrived, and the kind of its data.
+fn sum_of(backend: &Backend, wanted: &str) -> (f64, bool) {
+    let (mut sum, mut is_sum) = (0.0, false);
+    for request in backend.kept() {
+        let request = ExportMetricsServiceRequest::decode(request.body).expect("metrics");
+        let scopes = request.resource_metrics.into_iter().flat_map(|it| it.scope_metrics);
+        for metric in scopes.flat_map(|it| it.metrics).filter(|it| it.name == wanted) {
+            let points = match metric.data {
+                Some(Data::Sum(data)) => {
+                    is_sum = true;
+                    data.data_points
+                }
+                Some(Data::Gauge(data)) => data.data_points,
+                _ => Vec::new(),
+            };
+            for point in points {
+                match point.value {
+                    Some(Value::AsDouble(value)) => sum += value,
+                    Some(Value::AsInt(value)) => sum += value as f64,
+                    None => {}
+                }
+            }
+        }
+    }
+    (sum, is_sum)
+}
+
+/// Scenario: k6 runs with its output to InfluxDB. Guarantee: each sample arrives, so that the sum
+/// of `http_reqs` is the number of requests in k6's own summary.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_k6_measures_arrives() {
+    let Some(k6) = component("SLUICE_TEST_K6") else { return };
+    let backend = keeping_backend(1000).await;
+    let receiver = free_addr().expect("a port");
+    let gateway = Gateway::start(&config(receiver, &backend)).await;
+    let folder = TempDir::new().expect("a folder");
+    let (script, summary) = (folder.path().join("script.js"), folder.path().join("summary.json"));
+    std::fs::write(&script, SCRIPT).expect("is written");
+    let mut command = Command::new(k6);
+    command
+        .args(["run", "--quiet", "--no-usage-report", "--address", "localhost:0", "--out"])
+        .arg(format!("influxdb=http://{receiver}/k6"))
+        .arg("--summary-export")
+        .arg(&summary)
+        .arg(&script)
+        .env("TARGET", receiver.to_string())
+        .env("HOME", folder.path())
+        .stdin(Stdio::null());
+    let finished = tokio::task::spawn_blocking(move || command.output()).await;
+    let finished = finished.expect("ends").expect("k6 runs");
+    let output = String::from_utf8_lossy(&finished.stderr).into_owned();
+    assert!(finished.status.success(), "{output}");
+    let summary = std::fs::read(&summary).expect("a summary");
+    let summary: serde_json::Value = serde_json::from_slice(&summary).expect("is JSON");
+    let requests = summary["metrics"]["http_reqs"]["count"].as_f64().expect("a count");
+    assert_eq!(requests, 400.0, "{summary}");
+    for name in ["http_reqs", "iterations"] {
+        let arrive = async || sum_of(&backend, name) == (requests, true);
+        let came = eventually(ARRIVES_WITHIN, arrive).await;
+        assert!(came, "{name}: {:?}, {output}", sum_of(&backend, name));
+    }
+    let lines = gateway.metric("sluice_influxdb_lines", &[]).await;
+    assert!(lines >= 9.0 * requests, "{lines}");
+    assert_eq!(gateway.metric("sluice_influxdb_line_faults", &[]).await, 0.0);
+}
