@@ -46,7 +46,7 @@ const USES: [(&str, &[&str]); 23] = [
             "prometheus",
         ],
     ),
-    ("processors", &["config", "otlp", "flow", "kubernetes"]),
+    ("processors", &["config", "net", "otlp", "flow", "kubernetes"]),
     ("exporters", &["config", "net", "otlp", "flow", "telemetry", "prometheus"]),
     ("extensions", &["config", "net"]),
     ("flow", &["log", "otlp"]),
