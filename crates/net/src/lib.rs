@@ -10,6 +10,7 @@
 //! - `client`: connections to backends, for gRPC, HTTP and the forward protocol.
 //! - `grpc`: framing, status and deadlines of unary gRPC, for both sides.
 //! - `forward`: the forward protocol of Fluentd and Fluent Bit as bytes, for both sides.
+//! - `dns`: records of name servers that the system's resolver does not give.
 //! - `compress`: packing, and unpacking up to a limit.
 //! - `tls`: the Collector's options for TLS, for both sides.
 //! - `reload`: values that are built again when the files that they come from change.
@@ -20,6 +21,7 @@
 pub mod auth;
 pub mod client;
 pub mod compress;
+pub mod dns;
 pub mod forward;
 pub mod grpc;
 pub mod headers;

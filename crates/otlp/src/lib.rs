@@ -16,7 +16,8 @@ pub mod wire;
 pub use civil::{civil_date, civil_time};
 pub use edit::{
     Attributes, Beyond, ItemEditor, MetricView, NewValue, Point, PointEditor, PointKind, View,
-    edit_items, edit_items_within, edit_points_within, edit_resources, edit_resources_within,
+    edit_items, edit_items_within, edit_points_within, edit_resources, edit_resources_and_schemas,
+    edit_resources_within,
 };
 pub use encoding::Encoding;
 pub use repair::repair_strings;

@@ -47,7 +47,7 @@ const USES: [(&str, &[&str]); 23] = [
             "influx",
         ],
     ),
-    ("processors", &["config", "otlp", "flow", "kubernetes"]),
+    ("processors", &["config", "net", "otlp", "flow", "kubernetes"]),
     ("exporters", &["config", "net", "otlp", "flow", "telemetry", "prometheus"]),
     ("extensions", &["config", "net"]),
     ("flow", &["log", "otlp"]),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sluice_config::Fields;
 use sluice_net::client::Origin;
+pub use sluice_net::dns::RecordKind as DnsRecord;
 use sluice_tail::Glob;
 
 use super::duration;
@@ -45,15 +46,6 @@ pub struct DnsSd {
     /// Of the targets; a record of the type SRV has its own.
     pub port: u16,
     pub refresh_interval: Duration,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DnsRecord {
-    A,
-    Aaaa,
-    Srv,
-    Mx,
-    Ns,
 }
 
 /// Kinds of service discovery that Prometheus has and this build does not.

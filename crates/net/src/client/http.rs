@@ -133,6 +133,15 @@ impl HttpClient {
         self.send(request(Method::POST, uri, headers, body), &mut room).await
     }
 
+    /// Puts nothing: see [`HttpClient::get`].
+    pub async fn put(&self, uri: &Uri, headers: &HeaderMap) -> Result<Answer, TransportError> {
+        let mut headers = headers.clone();
+        headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+        let body = ChunkedBuf::new(None, Arc::default());
+        let mut room = self.inner.options.answer_limit_bytes;
+        self.send(request(Method::PUT, uri, headers, body), &mut room).await
+    }
+
     /// Gets the whole answer, whatever its status. Redirects are not followed. The caller bounds
     /// the time by dropping the future, which closes an HTTP/1.1 connection and resets an HTTP/2
     /// stream.

@@ -14,8 +14,8 @@ use bytes::Bytes;
 
 use crate::Signal;
 use crate::schema::{
-    DATA_POINTS, REQUEST_RESOURCES, RESOURCE_X_RESOURCE, RESOURCE_X_SCOPES, SCOPE_X_ENTRIES,
-    SCOPE_X_SCOPE,
+    DATA_POINTS, REQUEST_RESOURCES, RESOURCE_X_RESOURCE, RESOURCE_X_SCHEMA_URL, RESOURCE_X_SCOPES,
+    SCOPE_X_ENTRIES, SCOPE_X_SCOPE,
 };
 use crate::wire::{Field, Fields, OCCURRENCES_LIMIT, Result, malformed, write_len_field};
 pub use splices::Beyond;
@@ -67,6 +67,19 @@ pub fn edit_resources(
 pub fn edit_resources_within(
     request: &Bytes,
     limit_bytes: usize,
+    edit: impl FnMut(&mut Attributes<'_>),
+) -> Result<Result<Option<Bytes>, Beyond>> {
+    edit_resources_and_schemas(request, "", limit_bytes, edit)
+}
+
+/// The same. A resource without the URL of a schema gets `schema_url`, unless that is empty.
+///
+/// # Errors
+/// As of [`edit_resources_within`].
+pub fn edit_resources_and_schemas(
+    request: &Bytes,
+    schema_url: &str,
+    limit_bytes: usize,
     mut edit: impl FnMut(&mut Attributes<'_>),
 ) -> Result<Result<Option<Bytes>, Beyond>> {
     let mut splices = Splices::default();
@@ -82,12 +95,29 @@ pub fn edit_resources_within(
         }
         edit(&mut attributes);
         splice_resource(&attributes, &resources, field.end, &mut splices);
+        if !schema_url.is_empty() && !has_schema_url(request, &field)? {
+            splices.replace(field.end..field.end, |out| {
+                write_len_field(out, RESOURCE_X_SCHEMA_URL, schema_url.as_bytes());
+            });
+        }
         splices.leave(&entered, field.len(), &field.content());
         if splices.memory_bytes(request) > limit_bytes {
             return Ok(Err(Beyond));
         }
     }
     Ok(Ok(splices.apply(request)))
+}
+
+/// The last occurrence of the URL counts.
+fn has_schema_url(request: &[u8], parent: &Field) -> Result<bool> {
+    let mut fields = Fields::new(request, parent.content());
+    let mut has_one = false;
+    while let Some(field) = fields.next_field()? {
+        if field.is_message(RESOURCE_X_SCHEMA_URL) {
+            has_one = !field.content().is_empty();
+        }
+    }
+    Ok(has_one)
 }
 
 /// The occurrences of message `number` within `parent`.

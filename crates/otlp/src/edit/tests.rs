@@ -71,6 +71,34 @@ fn a_resource_in_pieces_is_one() {
     assert_eq!(edited.unwrap().unwrap(), field(1, &expected));
 }
 
+/// Scenario: resources with a URL of a schema, with an empty one, with one before an empty one,
+/// without, and nothing at all. Guarantee: those that have none get one, with and without an
+/// attribute beside it; an empty one is none.
+#[test]
+fn a_resource_without_a_schema_gets_one() {
+    let (has, empty, new) = (field(3, b"has"), field(3, b""), field(3, b"new"));
+    let adds = |attributes: &mut Attributes<'_>| attributes.add(b"c", NewValue::Encoded(&[]));
+    let added = field(1, &field(1, &[field(1, b"c"), field(2, b"")].concat()));
+    for (content, gets) in [
+        (has.clone(), false),
+        (empty.clone(), true),
+        ([has.clone(), empty].concat(), true),
+        ([field(2, b""), has].concat(), false),
+        (Vec::new(), true),
+    ] {
+        let request = Bytes::from(field(1, &content));
+        let url: &[u8] = if gets { &new } else { &[] };
+        let edited = edit_resources_and_schemas(&request, "new", usize::MAX, |_| {});
+        let edited = edited.unwrap().unwrap();
+        assert_eq!(edited.unwrap_or(request.clone()), field(1, &[&content[..], url].concat()));
+        let edited = edit_resources_and_schemas(&request, "new", usize::MAX, adds);
+        let expected = field(1, &[&content[..], &added, url].concat());
+        assert_eq!(edited.unwrap().unwrap().unwrap(), expected);
+        let unchanged = edit_resources_and_schemas(&request, "", usize::MAX, |_| {});
+        assert_eq!(unchanged.unwrap().unwrap(), None);
+    }
+}
+
 /// Attributes and pieces without number are refused before they fill the memory.
 #[test]
 fn memory_is_bounded() {

@@ -176,6 +176,7 @@ fn is_original_name(original: &str, camel: &str) -> bool {
 /// Field numbers of all signals: requests contain resources, those scopes, those items or metrics.
 pub(crate) const REQUEST_RESOURCES: u32 = 1;
 pub(crate) const RESOURCE_X_RESOURCE: u32 = 1;
+pub(crate) const RESOURCE_X_SCHEMA_URL: u32 = 3;
 pub(crate) const RESOURCE_X_SCOPES: u32 = 2;
 pub(crate) const SCOPE_X_SCOPE: u32 = 1;
 pub(crate) const SCOPE_X_ENTRIES: u32 = 2;

@@ -1,117 +1,57 @@
 //! `resource_detection`: attributes of the process's surroundings, on every resource.
 //!
+//! 1. `detector`: the contract of detectors. `surroundings`: what they look at. `detectors`: one
+//!    file each.
+//! 2. `config`: the options. `detection`: when detectors run, and what becomes of failures.
+//!
 //! What is detected becomes actions of the processor `resource`, and costs as much as they do.
 
-mod env;
+mod config;
+mod detection;
+mod detector;
+mod detectors;
+mod surroundings;
+
+use std::sync::Arc;
 
 use bytes::Bytes;
-use sluice_config::{ComponentKind, Fields, Kind};
+use sluice_config::{ComponentKind, Kind};
 use sluice_flow::{BoxFuture, Metadata};
-use sluice_otlp::{AnyValue, Signal, edit_resources_within};
+use sluice_otlp::{Signal, edit_resources_and_schemas};
+use tokio::sync::OnceCell;
 
-use crate::actions::{Actions, Put};
 use crate::fingerprint::Fingerprint;
-use crate::processor::{Built, Edited, Processor, ProcessorConfig};
-
-/// Detectors that only the Collector has.
-const ABSENT: [&str; 31] = [
-    "akamai",
-    "aks",
-    "alibaba_ecs",
-    "azure",
-    "azureappservice",
-    "azurecontainerapps",
-    "consul",
-    "digitalocean",
-    "docker",
-    "dynatrace",
-    "ec2",
-    "ecs",
-    "eks",
-    "elastic_beanstalk",
-    "gcp",
-    "heroku",
-    "hetzner",
-    "ibmcloud_classic",
-    "ibmcloud_vpc",
-    "k8s_api",
-    "k8snode",
-    "kubeadm",
-    "lambda",
-    "nova",
-    "openshift",
-    "oraclecloud",
-    "scaleway",
-    "system",
-    "tencent_cvm",
-    "upcloud",
-    "vultr",
-];
-
-const ABSENT_DETECTOR: &str = "this detector is not in this build of Sluice";
+use crate::processor::{Built, Edited, Processor, ProcessorConfig, RunningState};
+use config::Options;
+use detection::Detection;
+use surroundings::Surroundings;
 
 pub(crate) const KIND: ComponentKind<ProcessorConfig> = ComponentKind::new(
     Kind::new("resource_detection", "Adds attributes of the environment that Sluice runs in")
         .aliases(&["resourcedetection"]),
     |fields| {
-        let on = read(fields);
-        let detected = ResourceDetection::new(on, env::detect());
+        let options = Arc::new(Options::read(fields));
+        let shared = Arc::new(Shared::new(options, Surroundings::real()));
         ProcessorConfig::Edits(Box::new(move |_| {
-            Ok(Built { processor: Box::new(detected.clone()), warnings: Vec::new() })
+            let processor = Box::new(ResourceDetection(shared.clone()));
+            Ok(Built { processor, warnings: Vec::new() })
         }))
     },
 );
 
-fn read(fields: &mut Fields<'_>) -> Put {
-    let doc = "The detectors. This build has one: `env`, the environment variable \
-               `OTEL_RESOURCE_ATTRIBUTES`.";
-    let names = fields.string_list("detectors", &["env"], doc);
-    if names.is_empty() {
-        fields.error_at("detectors", "is empty: leave it out, or write `[env]`");
-    }
-    for name in names {
-        if name != "env" {
-            let known = ABSENT.contains(&name.as_str());
-            let message = match known {
-                true => format!("has `{name}`, which is not in this build of Sluice"),
-                false => format!("has `{name}`, which is no detector"),
-            };
-            let hint = "the detector in this build is `env`; `resource` sets fixed attributes";
-            fields.error_at_with_hint("detectors", &message, hint);
-        }
-    }
-    let doc = "Detected attributes replace those of the same key that a resource has already.";
-    let overrides = fields.boolean("override", true, doc);
-    let why = "`env` asks no service, and the environment of a process stays as it is";
-    for key in ["timeout", "retry", "refresh_interval", "fail_on_missing_metadata"] {
-        fields.no_effect(key, why);
-    }
-    for detector in ABSENT {
-        let key = match detector {
-            "dynatrace" => continue, // It has no options.
-            "elastic_beanstalk" => "elasticbeanstalk",
-            key => key,
-        };
-        fields.no_effect(key, ABSENT_DETECTOR);
-    }
-    if overrides { Put::Upsert } else { Put::Insert }
+/// One for all pipelines.
+struct Shared {
+    options: Arc<Options>,
+    around: Surroundings,
+    /// Set when it is started: a configuration may be validated in another place.
+    detection: OnceCell<Arc<Detection>>,
 }
 
-#[derive(Clone)]
-struct ResourceDetection {
-    actions: Actions,
-    /// The reason for which nothing could be detected.
-    failure: Option<String>,
-}
+struct ResourceDetection(Arc<Shared>);
 
-impl ResourceDetection {
-    fn new(on: Put, detected: Result<Vec<(String, String)>, String>) -> ResourceDetection {
-        let (attributes, failure) = match detected {
-            Ok(attributes) => (attributes, None),
-            Err(failure) => (Vec::new(), Some(failure)),
-        };
-        let values = attributes.into_iter().map(|(key, text)| (key, AnyValue::String(text)));
-        ResourceDetection { actions: Actions::of_values(on, values), failure }
+impl Shared {
+    fn new(options: Arc<Options>, around: Surroundings) -> Shared {
+        Shared { options, around, detection: OnceCell::new() }
     }
 }
 
@@ -123,19 +63,45 @@ impl Processor for ResourceDetection {
         metadata: &Metadata,
         limit_bytes: usize,
     ) -> Edited {
-        edit_resources_within(request, limit_bytes, self.actions.prepare(metadata))
+        let Some(detection) = self.0.detection.get() else { return Ok(Ok(None)) };
+        let current = detection.current();
+        let edit = current.actions.prepare(metadata);
+        edit_resources_and_schemas(request, current.schema_url, limit_bytes, edit)
     }
 
-    /// With the attributes, which another environment may change.
+    /// With the environment as far as it is known before the start: it decides on attributes too.
     fn fingerprint(&self) -> u64 {
         let mut fingerprint = Fingerprint::new("resource_detection");
-        self.actions.fingerprint(&mut fingerprint);
+        fingerprint.add(format!("{:?}", self.0.options));
+        for name in detectors::VARIABLES {
+            fingerprint.optional(self.0.around.variable(name));
+        }
         fingerprint.finish()
     }
 
-    /// Only here, since a configuration may be validated in another environment.
+    /// Refreshes may find other attributes.
+    fn is_repeatable(&self) -> bool {
+        self.0.options.refresh_interval.is_zero()
+    }
+
     fn start(&self) -> BoxFuture<'static, Result<(), String>> {
-        Box::pin(std::future::ready(self.failure.clone().map_or(Ok(()), Err)))
+        let shared = self.0.clone();
+        Box::pin(async move {
+            let start = || Detection::start(shared.options.clone(), shared.around.clone());
+            shared.detection.get_or_try_init(start).await.map(|_| ())
+        })
+    }
+
+    fn running(&self) -> Option<RunningState> {
+        let detection = self.0.detection.get()?.clone();
+        Some(detection)
+    }
+
+    fn take_over(&self, running: RunningState, is_unchanged: bool) {
+        if is_unchanged && let Ok(detection) = running.downcast::<Detection>() {
+            // One that is started already stays.
+            let _ = self.0.detection.set(detection);
+        }
     }
 }
 

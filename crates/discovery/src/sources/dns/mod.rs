@@ -1,19 +1,17 @@
 //! `dns_sd_configs`: the records of names are targets.
 
-mod resolve;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
+use sluice_net::dns::{Record, Resolver};
 use tokio::time::MissedTickBehavior;
 
 use super::outlet::Outlet;
 use crate::group::{ADDRESS, Group};
 use crate::labels::{Labels, Text};
 use crate::scrape_config::DnsSd;
-use resolve::{Record, Resolver};
 
 /// Names that are looked up at a time.
 const CONCURRENCY: usize = 8;
@@ -87,6 +85,8 @@ fn group(name: &Text, records: &[Record], port: u16) -> Group {
                 labels.push((NS_TARGET, rooted(host)));
                 format!("{host}:{port}")
             }
+            // Not asked for.
+            Record::Pointer(host) => format!("{host}:{port}"),
         };
         labels.push((ADDRESS, address));
         labels.into_iter().collect::<Labels>()

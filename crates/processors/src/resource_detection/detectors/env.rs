@@ -3,9 +3,18 @@
 use std::sync::LazyLock;
 
 use regex::Regex;
+use sluice_flow::BoxFuture;
+use sluice_otlp::AnyValue;
+
+use super::super::detector::{Detected, Detector, Failure, Resource};
+use super::super::surroundings::Surroundings;
 
 /// The second is deprecated, and counts if the first is empty.
-const VARIABLES: [&str; 2] = ["OTEL_RESOURCE_ATTRIBUTES", "OTEL_RESOURCE"];
+pub(in crate::resource_detection) const VARIABLES: [&str; 2] =
+    ["OTEL_RESOURCE_ATTRIBUTES", "OTEL_RESOURCE"];
+
+#[derive(Debug)]
+pub(super) struct Env;
 
 /// A pair with the comma after it. A key has 1 to 256 ASCII characters, a value at most 256.
 static PAIR: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -14,22 +23,28 @@ static PAIR: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(&format!("SP{pair}").replace("SP", space)).ok()
 });
 
-/// Keys, each once, and their values. The error names the variable.
-pub(super) fn detect() -> Result<Vec<(String, String)>, String> {
-    for variable in VARIABLES {
-        // Bytes that are no UTF-8 become characters that are refused.
-        let text = std::env::var_os(variable).unwrap_or_default();
-        let text = text.to_string_lossy();
-        if !text.trim().is_empty() {
-            let message = |error| format!("the environment variable {variable} {error}");
-            return parse(text.trim()).map_err(message);
-        }
+impl Detector for Env {
+    fn detect<'a>(&'a self, around: &'a Surroundings) -> BoxFuture<'a, Detected> {
+        Box::pin(std::future::ready(detect(around)))
     }
-    Ok(Vec::new())
 }
 
-/// The error continues "the variable ".
-pub(super) fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
+fn detect(around: &Surroundings) -> Detected {
+    for variable in VARIABLES {
+        // Bytes that are no UTF-8 have become characters that are refused.
+        let text = around.variable(variable).unwrap_or_default();
+        if !text.trim().is_empty() {
+            let message = |error| format!("the environment variable {variable} {error}");
+            let pairs = parse(text.trim()).map_err(|error| Failure::Final(message(error)))?;
+            let attributes = pairs.into_iter().map(|(key, text)| (key, AnyValue::String(text)));
+            return Ok(Resource { attributes: attributes.collect(), ..Resource::default() });
+        }
+    }
+    Ok(Resource::default())
+}
+
+/// Keys, each once, and their values. The error continues "the variable ".
+fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
     let mut attributes: Vec<(String, String)> = Vec::new();
     let mut end = 0;
     for found in PAIR.iter().flat_map(|pair| pair.captures_iter(text)) {

@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use simple_dns::rdata::{OPT, RData};
 use simple_dns::{CLASS, Name, Packet, PacketFlag, QCLASS, QTYPE, Question, RCODE, TYPE};
-use sluice_net::reload::read_bounded;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UdpSocket};
 
-use crate::scrape_config::DnsRecord;
+use crate::reload::read_bounded;
 
 /// For the answer of one server.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -20,30 +19,54 @@ const UDP_BYTES: u16 = 4096;
 const SERVERS_LIMIT: usize = 8;
 const SEARCH_LIMIT: usize = 32;
 
+/// The type of records that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordKind {
+    A,
+    Aaaa,
+    Srv,
+    Mx,
+    Ns,
+    Ptr,
+}
+
+/// A record of an answer. Hosts are without a dot at the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Record {
+pub enum Record {
     Address(IpAddr),
-    /// Hosts are without a dot at the end.
     Service {
         host: String,
         port: u16,
     },
     Exchange(String),
     NameServer(String),
+    /// The name of an address.
+    Pointer(String),
+}
+
+/// An answer's records, and the name that the one asked for is an alias of, if it is one.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Found {
+    alias_of: Option<String>,
+    records: Vec<Record>,
 }
 
 /// Where and how names are looked up, as `resolv.conf` says.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Resolver {
-    pub(super) servers: Vec<SocketAddr>,
+pub struct Resolver {
+    pub servers: Vec<SocketAddr>,
     /// Domains that are tried behind a name.
-    pub(super) search: Vec<String>,
+    pub search: Vec<String>,
     /// A name with as many dots is tried alone first.
-    pub(super) dots: usize,
+    pub dots: usize,
 }
 
 impl Resolver {
-    pub(super) fn read(path: &Path) -> Result<Resolver, String> {
+    /// Reads a file in the format of `resolv.conf`.
+    ///
+    /// # Errors
+    /// It cannot be read, or names no server.
+    pub fn read(path: &Path) -> Result<Resolver, String> {
         let text = read_bounded(path).map_err(|error| format!("it cannot be read: {error}"))?;
         let resolver = Resolver::parse(&String::from_utf8_lossy(&text));
         if resolver.servers.is_empty() {
@@ -80,20 +103,48 @@ impl Resolver {
     ///
     /// # Errors
     /// No server can tell, the last reason.
-    pub(super) async fn look_up(
-        &self,
-        name: &str,
-        record: DnsRecord,
-    ) -> Result<Vec<Record>, String> {
+    pub async fn look_up(&self, name: &str, record: RecordKind) -> Result<Vec<Record>, String> {
         let mut failure = None;
         for name in self.full_names(name) {
             match self.ask_any(&name, record).await {
-                Ok(Some(records)) => return Ok(records),
+                Ok(Some(found)) => return Ok(found.records),
                 Ok(None) => {}
                 Err(reason) => failure = Some(reason),
             }
         }
         failure.map_or(Ok(Vec::new()), Err)
+    }
+
+    /// The whole name of a host that has an address: with its domain, or the one that it is an
+    /// alias of. Without a dot at the end.
+    ///
+    /// # Errors
+    /// No server knows an address, the last reason.
+    pub async fn canonical_name(&self, host: &str) -> Result<String, String> {
+        let mut failure = "it has no address".to_owned();
+        for name in self.full_names(host) {
+            for record in [RecordKind::A, RecordKind::Aaaa] {
+                match self.ask_any(&name, record).await {
+                    Ok(Some(found)) if !found.records.is_empty() => {
+                        let name = found.alias_of.unwrap_or(name);
+                        return Ok(name.trim_end_matches('.').to_owned());
+                    }
+                    Ok(_) => {}
+                    Err(reason) => failure = reason,
+                }
+            }
+        }
+        Err(failure)
+    }
+
+    /// The names of an address.
+    ///
+    /// # Errors
+    /// No server can tell, the last reason.
+    pub async fn names_of(&self, address: IpAddr) -> Result<Vec<String>, String> {
+        let found = self.ask_any(&reverse_name(address), RecordKind::Ptr).await?;
+        let name = |record| if let Record::Pointer(name) = record { Some(name) } else { None };
+        Ok(found.unwrap_or_default().records.into_iter().filter_map(name).collect())
     }
 
     /// The names that a name may stand for, in the order in which they are tried.
@@ -109,7 +160,7 @@ impl Resolver {
     }
 
     /// `None`: the name does not exist.
-    async fn ask_any(&self, name: &str, record: DnsRecord) -> Result<Option<Vec<Record>>, String> {
+    async fn ask_any(&self, name: &str, record: RecordKind) -> Result<Option<Found>, String> {
         let mut failure = "there is no server".to_owned();
         for server in &self.servers {
             let asked = tokio::time::timeout(TIMEOUT, ask(*server, name, record)).await;
@@ -122,11 +173,22 @@ impl Resolver {
     }
 }
 
-async fn ask(
-    server: SocketAddr,
-    name: &str,
-    record: DnsRecord,
-) -> Result<Option<Vec<Record>>, String> {
+/// The name whose pointers are the names of an address.
+fn reverse_name(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => {
+            let [a, b, c, d] = address.octets();
+            format!("{d}.{c}.{b}.{a}.in-addr.arpa.")
+        }
+        IpAddr::V6(address) => {
+            let halves = address.octets().into_iter().rev();
+            let digits = halves.flat_map(|byte| [byte & 15, byte >> 4]);
+            digits.map(|digit| format!("{digit:x}.")).collect::<String>() + "ip6.arpa."
+        }
+    }
+}
+
+async fn ask(server: SocketAddr, name: &str, record: RecordKind) -> Result<Option<Found>, String> {
     let id = fastrand::u16(..);
     let query = query(id, name, record)?;
     let failed = |error: std::io::Error| error.to_string();
@@ -159,7 +221,7 @@ async fn ask(
     }
 }
 
-fn query(id: u16, name: &str, record: DnsRecord) -> Result<Vec<u8>, String> {
+fn query(id: u16, name: &str, record: RecordKind) -> Result<Vec<u8>, String> {
     let parsed = Name::new(name).map_err(|_| format!("`{name}` is not a name"))?;
     let mut packet = Packet::new_query(id);
     packet.set_flags(PacketFlag::RECURSION_DESIRED);
@@ -169,13 +231,14 @@ fn query(id: u16, name: &str, record: DnsRecord) -> Result<Vec<u8>, String> {
     packet.build_bytes_vec().map_err(|error| error.to_string())
 }
 
-fn kind(record: DnsRecord) -> TYPE {
+fn kind(record: RecordKind) -> TYPE {
     match record {
-        DnsRecord::A => TYPE::A,
-        DnsRecord::Aaaa => TYPE::AAAA,
-        DnsRecord::Srv => TYPE::SRV,
-        DnsRecord::Mx => TYPE::MX,
-        DnsRecord::Ns => TYPE::NS,
+        RecordKind::A => TYPE::A,
+        RecordKind::Aaaa => TYPE::AAAA,
+        RecordKind::Srv => TYPE::SRV,
+        RecordKind::Mx => TYPE::MX,
+        RecordKind::Ns => TYPE::NS,
+        RecordKind::Ptr => TYPE::PTR,
     }
 }
 
@@ -183,10 +246,10 @@ enum Understood {
     /// Not the answer to this question.
     Foreign,
     Truncated,
-    Answer(Result<Option<Vec<Record>>, String>),
+    Answer(Result<Option<Found>, String>),
 }
 
-fn understand(bytes: &[u8], id: u16, name: &str, record: DnsRecord) -> Understood {
+fn understand(bytes: &[u8], id: u16, name: &str, record: RecordKind) -> Understood {
     let packet = match Packet::parse(bytes) {
         Ok(packet) => packet,
         // Of an answer that was cut nothing but its head may be whole.
@@ -212,27 +275,31 @@ fn understand(bytes: &[u8], id: u16, name: &str, record: DnsRecord) -> Understoo
         return Understood::Truncated;
     }
     Understood::Answer(match packet.rcode() {
-        RCODE::NoError => Ok(Some(records_of(&packet))),
+        RCODE::NoError => Ok(Some(found_in(&packet))),
         RCODE::NameError => Ok(None),
         other => Err(format!("the server answers {other:?}")),
     })
 }
 
 /// The records of types that were asked for; a CNAME on the way to them is none.
-fn records_of(packet: &Packet<'_>) -> Vec<Record> {
-    let record = |data: &RData<'_>| {
-        Some(match data {
-            RData::A(found) => Record::Address(Ipv4Addr::from(found.address).into()),
-            RData::AAAA(found) => Record::Address(Ipv6Addr::from(found.address).into()),
-            RData::SRV(found) => {
-                Record::Service { host: found.target.to_string(), port: found.port }
+fn found_in(packet: &Packet<'_>) -> Found {
+    let mut found = Found::default();
+    for answer in &packet.answers {
+        found.records.push(match &answer.rdata {
+            RData::A(it) => Record::Address(Ipv4Addr::from(it.address).into()),
+            RData::AAAA(it) => Record::Address(Ipv6Addr::from(it.address).into()),
+            RData::SRV(it) => Record::Service { host: it.target.to_string(), port: it.port },
+            RData::MX(it) => Record::Exchange(it.exchange.to_string()),
+            RData::NS(it) => Record::NameServer(it.0.to_string()),
+            RData::PTR(it) => Record::Pointer(it.0.to_string()),
+            RData::CNAME(it) => {
+                found.alias_of.get_or_insert_with(|| it.0.to_string());
+                continue;
             }
-            RData::MX(found) => Record::Exchange(found.exchange.to_string()),
-            RData::NS(found) => Record::NameServer(found.0.to_string()),
-            _ => return None,
-        })
-    };
-    packet.answers.iter().filter_map(|answer| record(&answer.rdata)).collect()
+            _ => continue,
+        });
+    }
+    found
 }
 
 #[cfg(test)]
@@ -266,6 +333,15 @@ mod tests {
         }
     }
 
+    /// Guarantee: an address is asked for by the name that RFC 1035 and RFC 3596 give it.
+    #[test]
+    fn addresses_have_names_of_their_own() {
+        let name = |text: &str| reverse_name(text.parse().expect("an address"));
+        assert_eq!(name("10.0.0.1"), "1.0.0.10.in-addr.arpa.");
+        let expected = format!("1.{}8.b.d.0.1.0.0.2.ip6.arpa.", "0.".repeat(23));
+        assert_eq!(name("2001:db8::1"), expected);
+    }
+
     proptest! {
         /// Guarantee: no answer and no name panic or take long.
         #[test]
@@ -277,8 +353,8 @@ mod tests {
             if let (true, [first, second, flags, ..]) = (is_reply, bytes.as_mut_slice()) {
                 (*first, *second, *flags) = (0, 7, 0x80);
             }
-            let _ = understand(&bytes, 7, &name, DnsRecord::Srv);
-            let _ = query(7, &name, DnsRecord::Srv);
+            let _ = understand(&bytes, 7, &name, RecordKind::Srv);
+            let _ = query(7, &name, RecordKind::Srv);
         }
     }
 }

@@ -1,0 +1,194 @@
+//! Detection: all detectors at a time, again after failures, and at the interval of refreshes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, sleep, timeout_at};
+
+use super::config::{Named, Options, Retry};
+use super::detector::{Detected, Failure, Resource};
+use super::surroundings::Surroundings;
+use crate::actions::Actions;
+
+/// A detector that has asked and has no answer when its time is over gets this long to say so.
+const GRACE: Duration = Duration::from_millis(200);
+
+/// What was detected last. Refreshes end with it.
+pub(super) struct Detection {
+    current: Arc<RwLock<Arc<Current>>>,
+    _refreshing: JoinSet<()>,
+}
+
+/// What a request gets.
+pub(super) struct Current {
+    pub(super) actions: Actions,
+    pub(super) schema_url: &'static str,
+    pub(super) found: Resource,
+}
+
+impl Detection {
+    /// Detects, within a tokio runtime.
+    ///
+    /// # Errors
+    /// The detectors that fail until the time is over, and why.
+    pub(super) async fn start(
+        options: Arc<Options>,
+        around: Surroundings,
+    ) -> Result<Arc<Detection>, String> {
+        let found = detect(&options, &around).await?;
+        let names: Vec<&str> = found.attributes.iter().map(|(key, _)| key.as_str()).collect();
+        tracing::info!(attributes = names.join(", "), "resource attributes are detected");
+        let current = Arc::new(RwLock::new(Arc::new(Current::new(&options, found))));
+        let mut refreshing = JoinSet::new();
+        if !options.refresh_interval.is_zero() {
+            refreshing.spawn(refresh(options, around, current.clone()));
+        }
+        Ok(Arc::new(Detection { current, _refreshing: refreshing }))
+    }
+
+    pub(super) fn current(&self) -> Arc<Current> {
+        self.current.read().clone()
+    }
+}
+
+impl Current {
+    fn new(options: &Options, found: Resource) -> Current {
+        let actions = Actions::of_values(options.on, found.attributes.iter().cloned());
+        Current { actions, schema_url: found.schema_url, found }
+    }
+}
+
+/// Detects at the interval. What was known stays while that fails.
+async fn refresh(options: Arc<Options>, around: Surroundings, current: Arc<RwLock<Arc<Current>>>) {
+    let start = Instant::now() + options.refresh_interval;
+    let mut ticks = tokio::time::interval_at(start, options.refresh_interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut fails = false;
+    loop {
+        ticks.tick().await;
+        match detect(&options, &around).await {
+            Ok(found) => {
+                if std::mem::take(&mut fails) {
+                    tracing::info!("resource attributes are detected again");
+                }
+                // Of the same attributes nothing is made anew.
+                if current.read().found != found {
+                    *current.write() = Arc::new(Current::new(&options, found));
+                    tracing::info!("other resource attributes are detected");
+                }
+            }
+            Err(reason) => {
+                fails = true;
+                tracing::warn!(%reason, "resource attributes stay as they were detected last");
+            }
+        }
+    }
+}
+
+/// The attributes of all detectors; of several with the same key, that of the first one.
+async fn detect(options: &Arc<Options>, around: &Surroundings) -> Result<Resource, String> {
+    let limit = options.retry.max_elapsed_time.or(options.timeout);
+    let until = limit.map(|limit| Instant::now() + limit);
+    let mut running = JoinSet::new();
+    for index in 0..options.detectors.len() {
+        let (options, around) = (options.clone(), around.clone());
+        running.spawn(async move {
+            (index, run(&options.detectors[index], &options, &around, until).await)
+        });
+    }
+    let mut results: Vec<_> = options.detectors.iter().map(|_| None).collect();
+    while let Some(ended) = running.join_next().await {
+        let (index, result) = ended.map_err(|error| format!("a detector failed: {error}"))?;
+        results[index] = Some(result);
+    }
+    let (mut found, mut failures) = (Resource::default(), Vec::new());
+    for (named, result) in options.detectors.iter().zip(results) {
+        match result {
+            Some(Ok(resource)) => found.merge(resource),
+            Some(Err(reason)) => failures.push(format!("`{}`: {reason}", named.name)),
+            None => {}
+        }
+    }
+    if failures.is_empty() {
+        return Ok(found);
+    }
+    let within = limit.map_or(String::new(), |limit| format!(" within {limit:?}"));
+    Err(format!(
+        "detectors find nothing{within}: {}; give them more time (`timeout`, or \
+         `retry.max_elapsed_time`), or take those out of `detectors` that are not for this place",
+        failures.join("; ")
+    ))
+}
+
+/// Runs one detector until it succeeds or the time is over.
+async fn run(
+    named: &Named,
+    options: &Options,
+    around: &Surroundings,
+    until: Option<Instant>,
+) -> Result<Resource, String> {
+    let Retry { is_enabled, max_interval, multiplier, randomization, .. } = options.retry;
+    let mut pause = options.retry.initial_interval.min(max_interval);
+    // Within a longer time for all attempts, each has its own.
+    let is_bounded = options.retry.max_elapsed_time.is_some() || !is_enabled;
+    loop {
+        let own = options.timeout.filter(|_| is_bounded).map(|limit| Instant::now() + limit);
+        let end = [own, until].into_iter().flatten().min();
+        let result = attempt(named, options, around, end).await;
+        let (reason, again) = match result {
+            Ok(resource) => return Ok(resource),
+            Err(Failure::Final(reason)) => (reason, false),
+            Err(Failure::Broken(reason) | Failure::Missing(reason)) => (reason, is_enabled),
+        };
+        let waits = pause.mul_f64(1.0 + randomization * (fastrand::f64() * 2.0 - 1.0));
+        if !again || until.is_some_and(|until| Instant::now() + waits >= until) {
+            return Err(reason);
+        }
+        tracing::warn!(detector = named.name, %reason, "a detector fails: it is tried again");
+        sleep(waits).await;
+        pause = longer(pause, multiplier, max_interval);
+    }
+}
+
+fn longer(pause: Duration, multiplier: f64, limit: Duration) -> Duration {
+    let seconds = pause.as_secs_f64() * multiplier;
+    Duration::try_from_secs_f64(seconds).map_or(limit, |longer| longer.min(limit))
+}
+
+async fn attempt(
+    named: &Named,
+    options: &Options,
+    around: &Surroundings,
+    end: Option<Instant>,
+) -> Detected {
+    let started = Instant::now();
+    let around = around.until(end);
+    let detecting = named.detector.detect(&around);
+    let detected = match end {
+        Some(end) => timeout_at(end + GRACE, detecting).await.unwrap_or_else(|_| {
+            let waited = started.elapsed();
+            Err(Failure::Broken(format!("it takes longer than {waited:.1?}")))
+        }),
+        None => detecting.await,
+    };
+    let is_strict = options.fail_on_missing_metadata || named.detector.fails_on_missing();
+    let detector = named.name;
+    match detected {
+        Err(Failure::Missing(reason)) if !is_strict => {
+            tracing::debug!(detector, %reason, "a detector finds nothing");
+            Ok(Resource::default())
+        }
+        Ok(resource) if is_strict && !resource.lacks.is_empty() => {
+            Err(Failure::Missing(resource.lacks.join("; ")))
+        }
+        Ok(resource) => {
+            for reason in &resource.lacks {
+                tracing::info!(detector, %reason, "an attribute is not detected");
+            }
+            Ok(resource)
+        }
+        failed => failed,
+    }
+}
