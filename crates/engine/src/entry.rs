@@ -162,7 +162,7 @@ impl Entry {
         self.ack.as_ref().is_some_and(Ack::is_unanswered)
     }
 
-    /// What becomes of it is its sender's business, who has no answer or a delivery's refusal.
+    /// Its fate is its sender's business, who has no answer or a delivery's refusal.
     /// Otherwise it was acknowledged, or its sender does not know what became of it.
     pub(crate) fn is_with_sender(&self) -> bool {
         self.ack.as_ref().is_some_and(Ack::is_with_sender)

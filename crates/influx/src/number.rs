@@ -90,7 +90,9 @@ fn digits_of(digits: &[u8]) -> Option<&str> {
 
 fn out_of_range(kind: &str, digits: &str) -> Reason {
     let digits = &digits[..digits.len().min(64)];
-    format!("unable to parse {kind} {digits}: value out of range").into()
+    let parser = if kind == "integer" { "ParseInt" } else { "ParseUint" };
+    let why = format!("strconv.{parser}: parsing \"{digits}\": value out of range");
+    format!("unable to parse {kind} {digits}: {why}").into()
 }
 
 #[cfg(test)]
@@ -145,7 +147,8 @@ mod tests {
             ("1e400", "invalid float"),
             (
                 "9223372036854775808i",
-                "unable to parse integer 9223372036854775808: value out of range",
+                "unable to parse integer 9223372036854775808: strconv.ParseInt: parsing \
+                 \"9223372036854775808\": value out of range",
             ),
         ] {
             assert_eq!(text_of(read(text.as_bytes())), expected, "{text}");

@@ -21,7 +21,7 @@ impl Default for Limits {
     }
 }
 
-/// What becomes of a line that was read.
+/// The fate of a line that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Taken,

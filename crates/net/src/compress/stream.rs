@@ -89,7 +89,7 @@ mod tests {
         encoder.finish().expect("compresses")
     }
 
-    /// What comes out of pieces of this length, into rooms of another.
+    /// Bytes that come out of pieces of this length, into rooms of another.
     fn unpack(packed: &[u8], piece: usize, room: usize) -> Result<Vec<u8>, DecompressError> {
         let (mut stream, mut out, mut room) = (GunzipStream::default(), Vec::new(), vec![0; room]);
         for mut piece in packed.chunks(piece) {

@@ -169,7 +169,7 @@ impl Connection<'_> {
             Ok(permit) => self.serve_messages(route, request, batch, permit, &mut unserved).await,
             Err(refused) => Err(refused),
         };
-        // What was refused is counted as such.
+        // A refusal is counted as such.
         unserved.items = None;
         served
     }

@@ -76,7 +76,7 @@ fn bearer(token: &str) -> HeaderMap {
     authorization(&format!("Bearer {token}"))
 }
 
-/// Empty if the text is no value of a header: such a token is nobody's.
+/// Empty if the text is no value of a header: no client can have such a token.
 fn authorization(text: &str) -> HeaderMap {
     let value = HeaderValue::from_str(text).ok().map(|mut value| {
         value.set_sensitive(true);

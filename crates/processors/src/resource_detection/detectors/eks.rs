@@ -78,7 +78,7 @@ impl Eks {
         found.done()
     }
 
-    /// What the node's object says of its instance. `why`: EC2's metadata is not asked.
+    /// The instance, as the node's object names it. `why`: EC2's metadata is not asked.
     async fn of_node(
         &self,
         around: &Surroundings,

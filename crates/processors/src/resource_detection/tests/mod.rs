@@ -63,7 +63,7 @@ fn shown(value: &AnyValue) -> String {
     }
 }
 
-/// What becomes of a resource with `a=old`, and of a missing one with a schema: attributes, schema.
+/// The fate of a resource with `a=old`, and of a missing one with a schema: attributes, schema.
 fn run(processor: &ResourceDetection) -> Vec<(Vec<String>, String)> {
     let value = Some(Any { value: Some(Value::StringValue("old".to_owned())) });
     let attributes = vec![KeyValue { key: "a".to_owned(), value, ..KeyValue::default() }];
