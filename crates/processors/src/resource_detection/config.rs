@@ -147,7 +147,7 @@ impl Retry {
         let doc = "The part of each pause by which it is longer or shorter.";
         let randomization = fields.optional_float("randomization_factor", 0.5, 0.0..=1.0, doc);
         let doc = "The factor from a pause to the next.";
-        let multiplier = fields.optional_float("multiplier", 2.0, 1.0..=f64::MAX, doc);
+        let multiplier = fields.optional_float("multiplier", 2.0, 1.0..=100.0, doc);
         let doc = "The longest pause.";
         let max_interval = fields.duration("max_interval", Duration::from_secs(30), doc);
         let doc = "Time for all attempts. 0: `timeout` is.";

@@ -15,13 +15,13 @@ use crate::actions::Actions;
 /// A detector that has asked and has no answer when its time is over gets this long to say so.
 const GRACE: Duration = Duration::from_millis(200);
 
-/// The resource that was detected last. Refreshes end with it.
+/// The attributes that were detected last. Refreshes end with it.
 pub(super) struct Detection {
     current: Arc<RwLock<Arc<Current>>>,
     _refreshing: JoinSet<()>,
 }
 
-/// Attributes and schema for requests.
+/// The changes that a request gets.
 pub(super) struct Current {
     pub(super) actions: Actions,
     pub(super) schema_url: &'static str,

@@ -106,12 +106,13 @@ fn request() -> ExportLogsServiceRequest {
 
 /// For each resource that arrives its schema, and its attributes as sorted lines.
 async fn relayed(port: SocketAddr, backend: &Backend) -> Vec<Vec<String>> {
-    let before = backend.kept().len();
+    let before = backend.counts().taken_requests;
     let channel = Channel::from_shared(format!("http://{port}")).expect("a URL").connect().await;
     let mut client = LogsServiceClient::new(channel.expect("connects"));
     client.export(request()).await.expect("is taken");
+    let taken = backend.counts().taken_requests;
+    assert_eq!(taken, before + 1, "delivered when the sender is answered");
     let kept = backend.kept();
-    assert_eq!(kept.len(), before + 1, "delivered when the sender is answered");
     let body = kept.last().expect("a request").body.clone();
     let logs = ExportLogsServiceRequest::decode(body).expect("logs").resource_logs;
     let lines = logs.into_iter().map(|logs| {

@@ -1,6 +1,6 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
-use simple_dns::rdata::{A, AAAA, CNAME, MX, NS, RData, SRV};
+use simple_dns::rdata::{A, AAAA, CNAME, MX, NS, PTR, RData, SRV};
 use simple_dns::{CLASS, Name, Packet, PacketFlag, RCODE, ResourceRecord};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, UdpSocket};
@@ -27,6 +27,7 @@ fn answer(query: &[u8], is_tcp: bool) -> Option<Vec<u8>> {
         "_http._tcp.example" => vec![service(8080), service(9090)],
         "mx.example" => vec![RData::MX(MX { preference: 1, exchange: host("mail.example") })],
         "ns.example" => vec![RData::NS(NS(host("dns.example")))],
+        "1.0.0.10.in-addr.arpa" => vec![RData::PTR(PTR(host("host.example")))],
         "many.example" if is_tcp => (0..1000).map(service).collect(),
         "many.example" => {
             reply.set_flags(PacketFlag::TRUNCATION);
@@ -142,6 +143,21 @@ async fn records_become_targets() {
     }
     let many = resolver.look_up("many.example", Srv).await.expect("over TCP");
     assert_eq!(many.len(), 1000);
+}
+
+/// Guarantee: a host is told its whole name, or that which it is an alias of, and an address its
+/// names; a host without an address has none.
+#[tokio::test]
+async fn hosts_and_addresses_are_told_their_names() {
+    let resolver = resolver(vec![server().await]);
+    let name = async |host: &str| resolver.canonical_name(host).await;
+    assert_eq!(name("a.example").await.as_deref(), Ok("b.example"));
+    assert_eq!(name("aaaa.example.").await.as_deref(), Ok("aaaa.example"));
+    assert_eq!(name("short").await.as_deref(), Ok("short.svc.cluster"));
+    assert_eq!(name("empty.example").await, Err("it has no address".to_owned()));
+    let names = async |ip: &str| resolver.names_of(ip.parse().expect("an address")).await;
+    assert_eq!(names("10.0.0.1").await, Ok(vec!["host.example".to_owned()]));
+    assert_eq!(names("10.0.0.2").await, Ok(Vec::new()));
 }
 
 /// Scenario: a server that is not there comes before one that is. Guarantee: the next one is asked;

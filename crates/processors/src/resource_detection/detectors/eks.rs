@@ -78,7 +78,8 @@ impl Eks {
         found.done()
     }
 
-    /// The instance, as the node's object names it. `why`: EC2's metadata is not asked.
+    /// Adds what the node's object says of its instance. `why`: the reason for which EC2's metadata
+    /// is not asked.
     async fn of_node(
         &self,
         around: &Surroundings,

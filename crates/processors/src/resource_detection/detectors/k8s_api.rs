@@ -39,7 +39,7 @@ pub(super) async fn object(
     serde_json::from_slice(&page).map_err(|error| ApiFailure::Other(error.to_string()))
 }
 
-/// The meaning of a failure, with the permission that may be missing.
+/// A failure in words, with the permission that may be missing.
 pub(super) fn told(failure: &ApiFailure, what: &str, resource: &str) -> String {
     match failure {
         ApiFailure::Forbidden(reason) => {

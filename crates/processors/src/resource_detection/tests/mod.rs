@@ -63,7 +63,8 @@ fn shown(value: &AnyValue) -> String {
     }
 }
 
-/// The fate of a resource with `a=old`, and of a missing one with a schema: attributes, schema.
+/// Attributes and schema, after the processor, of a resource with `a=old` and of a missing one that
+/// has a schema.
 fn run(processor: &ResourceDetection) -> Vec<(Vec<String>, String)> {
     let value = Some(Any { value: Some(Value::StringValue("old".to_owned())) });
     let attributes = vec![KeyValue { key: "a".to_owned(), value, ..KeyValue::default() }];

@@ -29,7 +29,7 @@ fn wrong_options_are_refused_with_the_remedy() {
         ("system: {hostname_sources: [dns, invalid]}", "`invalid`, which is no source"),
         ("system: {resource_attributes: {host.x: {enabled: true}}}", "host.x"),
         ("system: {resource_attributes: {host.x: {}}}", "its attributes are host.arch"),
-        ("system: {resource_attributes: {host.id: {on: true}}}", "host.id.on"),
+        ("system: {resource_attributes: {host.id: {on: true}}}", "has no option `on`"),
         ("ec2: {tags: [a]}", "set `tags_from_imds: true`"),
         ("ec2: {tags: ['('], tags_from_imds: true}", "no regular expression"),
         ("gcp: {labels: [a]}", "gcp.labels"),

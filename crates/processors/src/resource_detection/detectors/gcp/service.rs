@@ -136,7 +136,7 @@ impl Service<'_> {
         found.try_text("host.name", name.clone());
         found.found("gcp.gce.instance.name", name.ok());
         found.try_text("gcp.gce.instance.hostname", self.get("instance/hostname").await);
-        // The instance may have no such attribute, or another may have created it.
+        // The instance may have no such attribute, or another service has created it.
         let by = self.get("instance/attributes/created-by").await.unwrap_or_default();
         let (location, of) = match by.split('/').collect::<Vec<_>>()[..] {
             ["projects", _, "zones", zone, "instanceGroupManagers", of] => (("zone", zone), of),

@@ -230,8 +230,9 @@ mod tests {
         assert_eq!(found, Some((3, "10.0.0.1".parse().unwrap())));
         assert_eq!(address(&body(AF_INET, &[far])), Some((3, "10.0.0.2".parse().unwrap())));
         let six = attribute(IFA_ADDRESS, &Ipv6Addr::LOCALHOST.octets());
-        assert_eq!(address(&body(AF_INET6, &[six.clone()])), Some((3, "::1".parse().unwrap())));
-        assert_eq!(address(&body(AF_INET, &[six])), None);
+        let six = [six];
+        assert_eq!(address(&body(AF_INET6, &six)), Some((3, "::1".parse().unwrap())));
+        assert_eq!(address(&body(AF_INET, &six)), None);
     }
 
     /// Guarantee: the loopback interface of this machine is found.
