@@ -66,9 +66,18 @@ pub fn text(attributes: &[KeyValue]) -> String {
     texts.collect::<Vec<_>>().join(",")
 }
 
-/// Numbers by `name{attributes}`; `None` is a point without a value.
+/// Numbers by `name{attributes}`; `None` is a point without a value. None is there twice.
 pub fn numbers(metrics: &[Metric]) -> BTreeMap<String, Option<f64>> {
     let mut numbers = BTreeMap::new();
+    for (key, value) in all_numbers(metrics) {
+        assert!(numbers.insert(key.clone(), value).is_none(), "{key} twice");
+    }
+    numbers
+}
+
+/// The same, sorted. A series is there twice if its name has got a type between two samples.
+pub fn all_numbers(metrics: &[Metric]) -> Vec<(String, Option<f64>)> {
+    let mut numbers = Vec::new();
     for metric in metrics {
         let points = match metric.data.as_ref().expect("has data") {
             metric::Data::Gauge(gauge) => &gauge.data_points,
@@ -82,9 +91,10 @@ pub fn numbers(metrics: &[Metric]) -> BTreeMap<String, Option<f64>> {
             });
             assert_eq!(point.flags, u32::from(value.is_none()));
             let key = format!("{}{{{}}}", metric.name, text(&point.attributes));
-            assert!(numbers.insert(key.clone(), value).is_none(), "{key} twice");
+            numbers.push((key, value));
         }
     }
+    numbers.sort_by_cached_key(|(key, value)| (key.clone(), value.map(f64::to_bits)));
     numbers
 }
 
