@@ -136,6 +136,14 @@ pub struct ReceiverContext {
     pub streams: Streams,
 }
 
+impl ReceiverContext {
+    /// The counters of the receiver before, if it counts in the same way.
+    pub(crate) fn take_counters<C: ReceiverCounters>(&mut self) -> Option<Arc<C>> {
+        let counters: Arc<dyn Any + Send + Sync> = self.counters.take()?;
+        counters.downcast().ok()
+    }
+}
+
 /// A receiver that runs.
 pub trait StartedReceiver: Send + Sync {
     /// Protocols and addresses, as bound.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use sluice_flow::Refusal;
 use sluice_flow::hop::OVERLAP;
+use sluice_otlp::Signal;
 
 use crate::untold::Untold;
 
@@ -96,6 +97,11 @@ pub struct Refused {
 impl Refused {
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
         Refused { reason, message: message.into(), delay: None, items: 0 }
+    }
+
+    pub(crate) fn unrouted(signal: Signal) -> Self {
+        let message = format!("no pipeline takes {signal} from this receiver");
+        Refused::new(Reason::Unrouted, message)
     }
 
     pub fn invalid(message: impl Into<String>) -> Self {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sluice_config::Fields;
+use sluice_flow::dispatch::Backoff;
 
 use super::detector::Detector;
 use super::detectors::{ABSENT, KINDS};
@@ -56,11 +57,7 @@ pub(super) struct Named {
 #[derive(Clone, Debug)]
 pub(super) struct Retry {
     pub(super) is_enabled: bool,
-    pub(super) initial_interval: Duration,
-    pub(super) max_interval: Duration,
-    pub(super) multiplier: f64,
-    /// The part of a pause by which it is longer or shorter.
-    pub(super) randomization: f64,
+    pub(super) backoff: Backoff,
     /// For all attempts. `None`: `timeout` is for all of them.
     pub(super) max_elapsed_time: Option<Duration>,
 }
@@ -163,10 +160,12 @@ impl Retry {
         }
         Retry {
             is_enabled,
-            initial_interval,
-            max_interval,
-            multiplier: multiplier.unwrap_or(2.0),
-            randomization: randomization.unwrap_or(0.5),
+            backoff: Backoff {
+                initial: initial_interval.min(max_interval),
+                max: max_interval,
+                multiplier: multiplier.unwrap_or(2.0),
+                jitter: randomization.unwrap_or(0.5),
+            },
             max_elapsed_time: Some(max_elapsed_time).filter(|it| !it.is_zero() && is_enabled),
         }
     }

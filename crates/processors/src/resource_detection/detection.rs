@@ -129,10 +129,10 @@ async fn run(
     around: &Surroundings,
     until: Option<Instant>,
 ) -> Result<Resource, String> {
-    let Retry { is_enabled, max_interval, multiplier, randomization, .. } = options.retry;
-    let mut pause = options.retry.initial_interval.min(max_interval);
+    let Retry { is_enabled, backoff, .. } = options.retry;
     // Within a longer time for all attempts, each has its own.
     let is_bounded = options.retry.max_elapsed_time.is_some() || !is_enabled;
+    let mut failures = 0;
     loop {
         let own = options.timeout.filter(|_| is_bounded).map(|limit| Instant::now() + limit);
         let end = [own, until].into_iter().flatten().min();
@@ -142,19 +142,14 @@ async fn run(
             Err(Failure::Final(reason)) => (reason, false),
             Err(Failure::Broken(reason) | Failure::Missing(reason)) => (reason, is_enabled),
         };
-        let waits = pause.mul_f64(1.0 + randomization * (fastrand::f64() * 2.0 - 1.0));
+        failures += 1;
+        let waits = backoff.delay(failures, fastrand::f64());
         if !again || until.is_some_and(|until| Instant::now() + waits >= until) {
             return Err(reason);
         }
         tracing::warn!(detector = named.name, %reason, "a detector fails: it is tried again");
         sleep(waits).await;
-        pause = longer(pause, multiplier, max_interval);
     }
-}
-
-fn longer(pause: Duration, multiplier: f64, limit: Duration) -> Duration {
-    let seconds = pause.as_secs_f64() * multiplier;
-    Duration::try_from_secs_f64(seconds).map_or(limit, |longer| longer.min(limit))
 }
 
 async fn attempt(

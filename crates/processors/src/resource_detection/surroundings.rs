@@ -1,6 +1,7 @@
 //! The surroundings that detectors look at: files, the environment, services over HTTP.
 
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -135,9 +136,7 @@ impl Surroundings {
     }
 
     pub(super) async fn json(&self, url: &str, headers: &[(&str, &str)]) -> Result<Json, String> {
-        let answer = self.get(url, headers).await?;
-        let read = serde_json::from_slice(&answer.body);
-        read.map_err(|error| format!("{url} does not answer in JSON: {error}"))
+        json_of(url, &self.get(url, headers).await?)
     }
 
     /// The answer to a PUT of nothing, whatever its status.
@@ -184,9 +183,13 @@ impl Surroundings {
         if answer.status != StatusCode::OK {
             return Err(format!("{shown} answers {} to {path}", answer.status));
         }
-        let read = serde_json::from_slice(&answer.body);
-        read.map_err(|error| format!("{shown} does not answer in JSON: {error}"))
+        json_of(shown, &answer)
     }
+}
+
+fn json_of(place: impl Display, answer: &Answer) -> Result<Json, String> {
+    let read = serde_json::from_slice(&answer.body);
+    read.map_err(|error| format!("{place} does not answer in JSON: {error}"))
 }
 
 /// Text that a JSON object has under a path of keys.

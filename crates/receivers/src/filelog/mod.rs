@@ -19,7 +19,6 @@ mod operators;
 mod progress;
 mod reader;
 
-use std::any::Any;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
@@ -100,11 +99,9 @@ struct Bound {
 }
 
 impl BoundReceiver for Bound {
-    fn serve(self: Box<Self>, context: ReceiverContext) -> Box<dyn StartedReceiver> {
+    fn serve(self: Box<Self>, mut context: ReceiverContext) -> Box<dyn StartedReceiver> {
         let Bound { id, config, seed, checkpoint, known } = *self;
-        let before = context.counters.map(|counters| counters as Arc<dyn Any + Send + Sync>);
-        let before = before.and_then(|counters| counters.downcast::<Counters>().ok());
-        let counters = before.unwrap_or_default();
+        let counters = context.take_counters::<Counters>().unwrap_or_default();
         let (stop, streams, ingress) = (CancellationToken::new(), context.streams, context.ingress);
         let (ended, end) = tokio::sync::oneshot::channel();
         let runtime = tokio::runtime::Handle::current();

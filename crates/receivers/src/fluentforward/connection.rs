@@ -47,6 +47,12 @@ pub(super) struct Handler {
     pub large_work: LargeWork,
 }
 
+impl Handler {
+    fn count(&self, metadata: &Metadata, refused: &Refused) {
+        self.counters.refuse(&self.receiver, metadata.peer.as_deref(), refused);
+    }
+}
+
 impl StreamHandler for Handler {
     async fn serve(&self, stream: Stream, peer: Option<SocketAddr>) {
         let metadata = Metadata { peer: peer.map(|peer| peer.to_string()), headers: Vec::new() };
@@ -69,8 +75,7 @@ pub(super) struct Connection<'h> {
 
 impl Connection<'_> {
     fn count(&self, refused: &Refused) {
-        let Handler { counters, receiver, .. } = self.handler;
-        counters.refuse(receiver, self.metadata.peer.as_deref(), refused);
+        self.handler.count(&self.metadata, refused);
     }
 
     async fn run(&mut self) -> Result<(), Refused> {
@@ -144,23 +149,21 @@ impl Connection<'_> {
     /// connection goes on.
     async fn serve_batch(&mut self, request: &mut StreamRequest) -> Result<bool, Refused> {
         let mut route = self.route()?;
-        let (mut found, permit) = self.read_message(&mut route, request).await?;
+        let (mut found, mut permit) = self.read_message(&mut route, request).await?;
         request.note_arrived();
-        let permit = match permit {
-            Some(mut permit) => {
-                // Those behind it wait if there is no memory for them beside it.
-                if permit.grow_to(found.end()).is_err() {
-                    found.ends.truncate(1);
-                    permit.grow_to(found.end())?;
-                }
-                Some(permit)
-            }
-            None => None,
-        };
+        if let Some(permit) = &mut permit
+            && permit.grow_to(found.end()).is_err()
+        {
+            // Those behind it wait if there is no memory for them beside it.
+            found.ends.truncate(1);
+            permit.grow_to(found.end())?;
+        }
         let rest = self.buffer.split_off(found.end());
         let bytes = Bytes::from(replace(&mut self.buffer, rest));
         let batch = Batch::new(bytes, found.ends);
-        let mut unserved = Unserved::new(self, !batch.is_kept_by_sender);
+        let items = (!batch.is_kept_by_sender).then_some(0);
+        let (handler, metadata) = (self.handler, self.metadata.clone());
+        let mut unserved = Unserved { handler, metadata, items };
         let permit = match permit {
             Some(permit) => Ok(permit),
             None => self.admit(&mut route, request, batch.bytes.len(), true).await,
@@ -176,9 +179,8 @@ impl Connection<'_> {
 
     /// As the pipelines are now: a reload may have removed those of before.
     fn route(&self) -> Result<Arc<dyn IngressRoute>, Refused> {
-        self.handler.ingress.route(Signal::Logs).ok_or_else(|| {
-            Refused::new(Reason::Unrouted, "no pipeline takes logs from this receiver")
-        })
+        let signal = Signal::Logs;
+        self.handler.ingress.route(signal).ok_or_else(|| Refused::unrouted(signal))
     }
 
     /// Serves the messages piece by piece. The permit covers the batch.
@@ -188,7 +190,7 @@ impl Connection<'_> {
         request: &mut StreamRequest,
         batch: Batch,
         mut permit: Permit,
-        unserved: &mut Unserved,
+        unserved: &mut Unserved<'_>,
     ) -> Result<bool, Refused> {
         let (len, is_kept) = (batch.len(), batch.is_kept_by_sender);
         let (mut from, mut most, mut goes_on) = (0, len, true);
@@ -413,31 +415,17 @@ impl Connection<'_> {
 
 /// Messages that their sender does not keep. If their connection ends before they got in, that is
 /// counted.
-struct Unserved {
-    receiver: Arc<str>,
-    counters: Arc<Counters>,
+struct Unserved<'h> {
+    handler: &'h Handler,
     metadata: Arc<Metadata>,
     /// Of the piece that is on its way. None: nothing is lost.
     items: Option<u32>,
 }
 
-impl Unserved {
-    fn new(connection: &Connection<'_>, is_lost: bool) -> Unserved {
-        let Handler { receiver, counters, .. } = connection.handler;
-        Unserved {
-            receiver: receiver.clone(),
-            counters: counters.clone(),
-            metadata: connection.metadata.clone(),
-            items: is_lost.then_some(0),
-        }
-    }
-}
-
-impl Drop for Unserved {
+impl Drop for Unserved<'_> {
     fn drop(&mut self) {
         if let Some(items) = self.items {
-            let peer = self.metadata.peer.as_deref();
-            self.counters.refuse(&self.receiver, peer, &Refused { items, ..cut_off() });
+            self.handler.count(&self.metadata, &Refused { items, ..cut_off() });
         }
     }
 }

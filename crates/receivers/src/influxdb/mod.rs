@@ -17,7 +17,6 @@ mod request;
 mod tests;
 mod write;
 
-use std::any::Any;
 use std::sync::Arc;
 
 use sluice_config::Kind;
@@ -25,14 +24,13 @@ use sluice_flow::BoxFuture;
 use sluice_net::server::{Listener, Listening, Protocols, Serving, serve};
 use sluice_net::tls::ServerTls;
 use sluice_otlp::Signal;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::large_work::LargeWork;
-use crate::listen::bind;
+use crate::listen::{Running, bind};
 use crate::receiver::{
-    BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, ReceiverError,
-    ReceiverKind, StartedReceiver, Streams,
+    BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverError, ReceiverKind,
+    StartedReceiver,
 };
 use config::InfluxConfig;
 use counters::Counters;
@@ -88,11 +86,9 @@ struct Bound {
 }
 
 impl BoundReceiver for Bound {
-    fn serve(self: Box<Self>, context: ReceiverContext) -> Box<dyn StartedReceiver> {
+    fn serve(self: Box<Self>, mut context: ReceiverContext) -> Box<dyn StartedReceiver> {
         let Bound { receiver, listener, tls, config } = *self;
-        let before = context.counters.map(|counters| counters as Arc<dyn Any + Send + Sync>);
-        let before = before.and_then(|counters| counters.downcast::<Counters>().ok());
-        let counters = before.unwrap_or_default();
+        let counters = context.take_counters::<Counters>().unwrap_or_default();
         let shutdown = CancellationToken::new();
         let serving = Serving {
             options: config.shared.server.clone(),
@@ -113,41 +109,6 @@ impl BoundReceiver for Bound {
         };
         let handler = InfluxHandler::new(writer, authenticator);
         let task = tokio::spawn(serve(listener.clone(), serving, handler));
-        Box::new(Running { listener, counters, task, shutdown })
-    }
-}
-
-/// A receiver that listens.
-struct Running {
-    listener: Listener,
-    counters: Arc<Counters>,
-    task: JoinHandle<()>,
-    shutdown: CancellationToken,
-}
-
-impl StartedReceiver for Running {
-    fn addresses(&self) -> Vec<(&'static str, String)> {
-        let address = self.listener.local_address();
-        address.map(|address| (PROTOCOL, address.to_string())).into_iter().collect()
-    }
-
-    fn listeners(&self) -> Vec<Listener> {
-        vec![self.listener.clone()]
-    }
-
-    fn counters(&self) -> Arc<dyn ReceiverCounters> {
-        Arc::clone(&self.counters) as _
-    }
-
-    fn shutdown(self: Box<Self>) -> BoxFuture<'static, Streams> {
-        Box::pin(async move {
-            // The port closes as soon as it takes nothing more.
-            let Running { listener, task, shutdown, .. } = *self;
-            drop(listener);
-            shutdown.cancel();
-            // Until its requests are answered or cut off.
-            let _ = task.await;
-            Streams::default()
-        })
+        Box::new(Running { protocol: PROTOCOL, listener, counters, task, shutdown })
     }
 }

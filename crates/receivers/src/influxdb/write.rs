@@ -138,9 +138,8 @@ impl Writer {
     }
 
     fn route(&self) -> Result<Arc<dyn IngressRoute>, Refused> {
-        self.ingress.route(Signal::Metrics).ok_or_else(|| {
-            Refused::new(Reason::Unrouted, "no pipeline takes metrics from this receiver")
-        })
+        let signal = Signal::Metrics;
+        self.ingress.route(signal).ok_or_else(|| Refused::unrouted(signal))
     }
 
     /// Memory for a body that may have to wait. It holds nothing until it has that.

@@ -18,7 +18,6 @@ mod task;
 mod tests;
 mod watches;
 
-use std::any::Any;
 use std::sync::Arc;
 
 use sluice_config::Kind;
@@ -29,14 +28,14 @@ use tokio_util::sync::CancellationToken;
 
 use self::config::Options;
 use self::counters::Counters;
-use self::task::{Task, now_ns};
+use self::task::Task;
 use self::watches::Watches;
 use crate::large_work::LargeWork;
 use crate::receiver::{
     BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverError, ReceiverKind,
     StartedReceiver,
 };
-use crate::scraping::Running;
+use crate::scraping::{Running, now_ns};
 
 pub(crate) const KIND: ReceiverKind = ReceiverKind::new(
     Kind {
@@ -73,11 +72,9 @@ struct Bound {
 }
 
 impl BoundReceiver for Bound {
-    fn serve(self: Box<Self>, context: ReceiverContext) -> Box<dyn StartedReceiver> {
+    fn serve(self: Box<Self>, mut context: ReceiverContext) -> Box<dyn StartedReceiver> {
         let Bound { receiver, options } = *self;
-        let before = context.counters.map(|counters| counters as Arc<dyn Any + Send + Sync>);
-        let before = before.and_then(|counters| counters.downcast::<Counters>().ok());
-        let counters = before.unwrap_or_default();
+        let counters = context.take_counters::<Counters>().unwrap_or_default();
         let watches = Arc::new(Watches::new(&options));
         counters.begin(&watches);
         let following = watches.start(&Client::new(options.access.clone()));

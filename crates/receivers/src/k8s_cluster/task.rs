@@ -1,7 +1,7 @@
 //! Collections of metrics: one each interval, once the objects are known.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use sluice_flow::fitted;
 use sluice_flow::source::Ingress;
@@ -15,7 +15,7 @@ use super::recorder::{Frame, Recorder};
 use super::tables::{SCHEMA_URL, SCOPE};
 use super::watches::Watches;
 use crate::large_work::LargeWork;
-use crate::scraping::{Admitted, Refused, admit};
+use crate::scraping::{Admitted, Refused, admit, now_ns};
 
 /// Objects are listed by then, as for the Collector.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(600);
@@ -34,12 +34,6 @@ pub(super) struct Task {
     pub(super) large_work: LargeWork,
     /// Nanoseconds since 1970.
     pub(super) start_ns: u64,
-}
-
-/// Nanoseconds since 1970.
-pub(super) fn now_ns() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Task {

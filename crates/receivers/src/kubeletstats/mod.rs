@@ -18,7 +18,6 @@ mod counters;
 mod failure;
 mod task;
 
-use std::any::Any;
 use std::sync::Arc;
 
 use sluice_config::Kind;
@@ -37,7 +36,7 @@ use crate::receiver::{
     BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverError, ReceiverKind,
     StartedReceiver,
 };
-use crate::scraping::{Running, now_wall};
+use crate::scraping::{Running, now_ns};
 
 pub use config::KubeletStatsConfig;
 
@@ -105,11 +104,9 @@ struct Bound {
 }
 
 impl BoundReceiver for Bound {
-    fn serve(self: Box<Self>, context: ReceiverContext) -> Box<dyn StartedReceiver> {
+    fn serve(self: Box<Self>, mut context: ReceiverContext) -> Box<dyn StartedReceiver> {
         let Bound { id, config, kubelet } = *self;
-        let before = context.counters.map(|counters| counters as Arc<dyn Any + Send + Sync>);
-        let before = before.and_then(|counters| counters.downcast::<Counters>().ok());
-        let counters = before.unwrap_or_default();
+        let counters = context.take_counters::<Counters>().unwrap_or_default();
         let node = config.node.as_deref();
         let cluster = config.cluster.map(|access| Cluster::new(Client::new(access), node));
         let task = Task {
@@ -123,7 +120,7 @@ impl BoundReceiver for Bound {
             interval: config.interval,
             initial_delay: config.initial_delay,
             timeout: config.timeout,
-            started_ns: u64::try_from(now_wall().as_nanos()).unwrap_or_default(),
+            started_ns: now_ns(),
             answer_bytes: [0; 2],
             told: None,
         };

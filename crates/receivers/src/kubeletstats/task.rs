@@ -15,7 +15,7 @@ use super::convert::{Claims, Encoded, Moment, Scrape, Settings, read_bytes};
 use super::counters::Counters;
 use super::failure::{Failure, Reason, Trouble};
 use crate::large_work::LargeWork;
-use crate::scraping::{Admitted, Refused, Schedule, Tick, now_wall};
+use crate::scraping::{Admitted, Refused, Schedule, Tick, now_ns};
 
 /// Longer answers are read on a thread of their own.
 const LARGE_ANSWER_BYTES: usize = 64 << 10;
@@ -102,8 +102,7 @@ impl Task {
         let node = self.cluster.as_ref().map(Cluster::capacity).unwrap_or_default();
         let started_ns = self.started_ns;
         let encode = move || {
-            let now_ns = u64::try_from(now_wall().as_nanos()).unwrap_or_default();
-            let moment = Moment { now_ns, started_ns, node, claims: &claims };
+            let moment = Moment { now_ns: now_ns(), started_ns, node, claims: &claims };
             let held_bytes = admitted.permit.bytes();
             let mut room = |bytes: usize| admitted.permit.grow_to(held_bytes + bytes);
             let encoded = scrape.encode(&settings, &moment, &mut room);

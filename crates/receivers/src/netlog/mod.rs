@@ -24,7 +24,6 @@ mod tcp;
 pub(crate) mod testing;
 mod udp;
 
-use std::any::Any;
 use std::hash::RandomState;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -35,7 +34,6 @@ use sluice_net::server::{
     Address, Listener, Listening, Protocols, ServerResources, Serving, serve_streams,
 };
 use sluice_net::tls::{ServerTls, TlsOptions};
-use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -44,10 +42,9 @@ pub(crate) use self::config::{Common, Framing, NetlogConfig, Source, TcpConfig, 
 pub(crate) use self::counters::{Counters, metrics};
 use self::intake::Intake;
 use self::records::Records;
-use crate::listen::bind;
+use crate::listen::{Running, bind};
 use crate::receiver::{
-    BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, ReceiverError,
-    StartedReceiver, Streams,
+    BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverError, StartedReceiver,
 };
 
 /// Records that operators hold are let go at most this late.
@@ -119,12 +116,11 @@ struct Bound {
 }
 
 impl BoundReceiver for Bound {
-    fn serve(self: Box<Self>, context: ReceiverContext) -> Box<dyn StartedReceiver> {
+    fn serve(self: Box<Self>, mut context: ReceiverContext) -> Box<dyn StartedReceiver> {
         let Bound { receiver, listener, tls, config } = *self;
         let (protocol, own) = (config.protocol(), listener.local_address());
         let datagrams_at = own.filter(|_| listener.datagrams().is_some());
-        let before = context.counters.map(|counters| counters as Arc<dyn Any + Send + Sync>);
-        let before = before.and_then(|counters| counters.downcast::<Counters>().ok());
+        let before = context.take_counters::<Counters>();
         // The counts of another address are not those of this one.
         let before =
             before.filter(|it| (it.transport, it.datagrams_at) == (protocol, datagrams_at));
@@ -239,41 +235,5 @@ async fn run_until_cut_off(serving: BoxFuture<'static, ()>, intake: &Intake) {
         biased;
         () = intake.flush(true) => {}
         () = cut_off(ended, intake.closed.clone()) => {}
-    }
-}
-
-/// A receiver that listens.
-struct Running {
-    protocol: &'static str,
-    listener: Listener,
-    counters: Arc<Counters>,
-    task: JoinHandle<()>,
-    shutdown: CancellationToken,
-}
-
-impl StartedReceiver for Running {
-    fn addresses(&self) -> Vec<(&'static str, String)> {
-        let address = self.listener.local_address();
-        address.map(|address| (self.protocol, address.to_string())).into_iter().collect()
-    }
-
-    fn listeners(&self) -> Vec<Listener> {
-        vec![self.listener.clone()]
-    }
-
-    fn counters(&self) -> Arc<dyn ReceiverCounters> {
-        Arc::clone(&self.counters) as _
-    }
-
-    fn shutdown(self: Box<Self>) -> BoxFuture<'static, Streams> {
-        Box::pin(async move {
-            // The port closes as soon as it takes nothing more.
-            let Running { listener, task, shutdown, .. } = *self;
-            drop(listener);
-            shutdown.cancel();
-            // Until all that has come is submitted, or cut off.
-            let _ = task.await;
-            Streams::default()
-        })
     }
 }

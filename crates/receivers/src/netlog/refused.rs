@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use sluice_otlp::Signal;
+
 use crate::refused::{FAILED, REJECTED, Remedies};
 pub(super) use crate::refused::{Reason, Refused};
 
@@ -34,8 +36,7 @@ pub(crate) const REMEDIES: &Remedies = {
 };
 
 pub(super) fn unrouted() -> Refused {
-    let message = "no pipeline takes logs from this receiver";
-    Refused { delay: Some(Duration::from_secs(1)), ..Refused::new(Reason::Unrouted, message) }
+    Refused { delay: Some(Duration::from_secs(1)), ..Refused::unrouted(Signal::Logs) }
 }
 
 /// A refusal by the engine. What it finds invalid, a processor has refused: it is none of the ways

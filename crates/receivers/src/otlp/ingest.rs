@@ -20,7 +20,7 @@ use sluice_prometheus::inward::WrittenCounts;
 use super::config::SharedConfig;
 use super::counters::{Counters, SignalCounters, Transport};
 use super::inspect::{Inspected, Inspector, Work};
-use super::refusal::{Refused, RefusedReason};
+use super::refusal::Refused;
 use super::senders::Sender;
 use super::waiting::{Body, Waits};
 
@@ -104,10 +104,7 @@ impl Ingest {
             let verdict = body.read_while(check, pool, Waits::ForCheck).await?;
             verdict.unwrap_or(Err(AuthError::Busy))?;
         }
-        self.ingress.route(signal).ok_or_else(|| {
-            let message = format!("no pipeline takes {signal} from this receiver");
-            Refused::new(RefusedReason::Unrouted, message)
-        })
+        self.ingress.route(signal).ok_or_else(|| Refused::unrouted(signal))
     }
 
     /// A request whose path is known. h2 leaves path and authority in the buffer that they came in,

@@ -28,7 +28,6 @@ pub mod refusal;
 pub(crate) mod senders;
 mod waiting;
 
-use std::any::Any;
 use std::sync::Arc;
 
 use sluice_config::Kind;
@@ -122,9 +121,8 @@ struct Port {
 
 /// A receiver whose ports are bound and whose certificates are loaded: nothing can fail any more.
 impl BoundReceiver for Vec<Port> {
-    fn serve(self: Box<Self>, context: ReceiverContext) -> Box<dyn StartedReceiver> {
-        let before = context.counters.map(|counters| counters as Arc<dyn Any + Send + Sync>);
-        let before = before.and_then(|counters| counters.downcast::<Counters>().ok());
+    fn serve(self: Box<Self>, mut context: ReceiverContext) -> Box<dyn StartedReceiver> {
+        let before = context.take_counters::<Counters>();
         let before = before.filter(|counters| counters.is_of(&counters::OTLP));
         let counters = before.unwrap_or_default();
         let shutdown = CancellationToken::new();

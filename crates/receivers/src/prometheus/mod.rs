@@ -22,7 +22,6 @@ mod settings;
 mod targets;
 mod task;
 
-use std::any::Any;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -92,11 +91,9 @@ struct Bound {
 }
 
 impl BoundReceiver for Bound {
-    fn serve(self: Box<Self>, context: ReceiverContext) -> Box<dyn StartedReceiver> {
+    fn serve(self: Box<Self>, mut context: ReceiverContext) -> Box<dyn StartedReceiver> {
         let Bound { id, memory_bytes, config } = *self;
-        let before = context.counters.map(|counters| counters as Arc<dyn Any + Send + Sync>);
-        let before = before.and_then(|counters| counters.downcast::<Counters>().ok());
-        let counters = before.unwrap_or_default();
+        let counters = context.take_counters::<Counters>().unwrap_or_default();
         counters.budget.set_limit(memory_bytes);
         let external_labels = config.configs.global.external_labels.clone();
         let common = Common {

@@ -6,7 +6,6 @@ mod handler;
 #[cfg(test)]
 mod tests;
 
-use std::any::Any;
 use std::sync::Arc;
 
 use sluice_config::Kind;
@@ -121,10 +120,9 @@ struct Bound {
 }
 
 impl BoundReceiver for Bound {
-    fn serve(self: Box<Self>, context: ReceiverContext) -> Box<dyn StartedReceiver> {
+    fn serve(self: Box<Self>, mut context: ReceiverContext) -> Box<dyn StartedReceiver> {
         let Bound { receiver, listener, tls, config } = *self;
-        let before = context.counters.map(|counters| counters as Arc<dyn Any + Send + Sync>);
-        let before = before.and_then(|counters| counters.downcast::<Counters>().ok());
+        let before = context.take_counters::<Counters>();
         // Those of an `otlp` receiver of the same name count other things.
         let before = before.filter(|counters| counters.is_of(&ABOUT));
         let counters = before.unwrap_or_else(|| Arc::new(Counters::of_kind(&ABOUT)));

@@ -10,5 +10,5 @@ mod taken;
 pub(crate) use admission::{Admission, Admitted, Unread, admit, body_memory};
 pub(crate) use refused::Refused;
 pub(crate) use running::Running;
-pub(crate) use schedule::{Schedule, Tick, millis, now_wall};
+pub(crate) use schedule::{Schedule, Tick, millis, now_ns, now_wall};
 pub(crate) use taken::Taken;

@@ -34,6 +34,11 @@ pub(crate) fn now_wall() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
+/// Nanoseconds since 1970.
+pub(crate) fn now_ns() -> u64 {
+    u64::try_from(now_wall().as_nanos()).unwrap_or(u64::MAX)
+}
+
 pub(crate) fn millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
