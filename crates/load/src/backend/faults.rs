@@ -38,7 +38,7 @@ pub struct Partial {
 /// answer, the first in the order of the fields does, except that `discard` precedes `partial`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Faults {
-    /// The port is closed and all connections are cut.
+    /// The port is closed, and all connections are cut once what was taken is answered.
     pub dead: bool,
     /// Share of the requests that are read and not answered until this is 0.
     pub stall_share: f64,

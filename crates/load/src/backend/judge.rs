@@ -6,6 +6,7 @@ use anyhow::Error;
 use bytes::Bytes;
 use flate2::bufread::MultiGzDecoder;
 use http::HeaderMap;
+use parking_lot::MutexGuard;
 use sluice_net::grpc::{Code, Status};
 use sluice_otlp::Encoding;
 use sluice_otlp::json::from_json;
@@ -13,7 +14,7 @@ use sluice_otlp::json::from_json;
 use super::faults::{Faults, strikes};
 use super::protocol::{Form, Format, PartialSuccess};
 use super::scan;
-use super::store::Received;
+use super::store::{Received, Store};
 use super::{Counting, Shared, text};
 use crate::identity::POISON_MARK;
 
@@ -25,6 +26,8 @@ pub(super) enum Refusal {
     /// HTTP has a status of its own for it, gRPC has not.
     TooLarge(Status),
     Reset,
+    /// The backend has died, and its connections are about to be cut.
+    Died,
 }
 
 /// Decides about a request that was read to its end, and counts it. While the backend is stalled
@@ -52,7 +55,7 @@ pub(super) async fn judge(
         };
         let items = count(&format, &sent, bytes_per_item).ok_or_else(|| malformed(shared))?;
         if !faults.discard {
-            shared.store.lock().take(format.signal, items, sent.len() as u64);
+            record(shared)?.take(format.signal, items, sent.len() as u64);
         }
         Ok(None)
     });
@@ -63,9 +66,16 @@ pub(super) async fn judge(
                 *counts.refused.entry(status.code).or_default() += 1;
             }
             Refusal::Reset => counts.resets += 1,
+            Refusal::Died => {}
         }
     }
     verdict
+}
+
+/// The record of what arrives, while the backend lives. What a dead one took it could not answer.
+fn record(shared: &Shared) -> Result<MutexGuard<'_, Store>, Refusal> {
+    let store = shared.store.lock();
+    if shared.faults.current().dead { Err(Refusal::Died) } else { Ok(store) }
 }
 
 fn inject(faults: &Faults) -> Result<(), Refusal> {
@@ -138,7 +148,7 @@ fn verify(
     let partial = faults.partial.as_ref().filter(|partial| strikes(partial.share));
     let rejected = partial.map_or(0, |partial| partial.rejected_items.min(items.len() as u64));
     items.truncate(items.len() - rejected as usize);
-    let mut store = shared.store.lock();
+    let mut store = record(shared)?;
     store.take(signal, items.len() as u64, sent.len() as u64);
     store.verify(&items);
     let is_json = matches!(form, Form::Json | Form::Lines);

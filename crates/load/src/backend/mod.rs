@@ -143,6 +143,10 @@ fn bind(addr: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(1024)
 }
 
+/// Time in which a backend that dies answers what it has taken, so that a doubled item is its
+/// sender's doing.
+const ANSWERS_WITHIN: Duration = Duration::from_millis(50);
+
 /// Accepts connections while the backend is not dead. All connections end with this task.
 async fn accept(shared: Arc<Shared>, listener: TcpListener, addr: SocketAddr) {
     let mut listener = Some(listener);
@@ -150,7 +154,9 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, addr: SocketAddr) {
     let mut changes = shared.faults.0.subscribe();
     loop {
         if changes.borrow_and_update().dead {
-            listener = None;
+            if listener.take().is_some() {
+                tokio::time::sleep(ANSWERS_WITHIN).await;
+            }
             connections.abort_all();
         } else if listener.is_none() {
             listener = bind(addr).ok();

@@ -60,6 +60,7 @@ async fn answer(shared: &Shared, request: Request<Incoming>) -> Answer {
         Err(Refusal::Status(status)) => refusal(format.form, &status, false),
         Err(Refusal::TooLarge(status)) => refusal(format.form, &status, true),
         Err(Refusal::Reset) => broken(),
+        Err(Refusal::Died) => std::future::pending().await,
     }
 }
 
