@@ -121,7 +121,13 @@ async fn good_data_behind_a_run_of_poison_arrives() {
         let arrived = eventually(Duration::from_secs(20), async || {
             missing() == 0 && dead_for(&gateway, "rejected").await >= 64.0
         });
-        assert!(arrived.await, "{} missing; {:?}", missing(), gateway.health().await);
+        assert!(
+            arrived.await,
+            "{} missing of a backend that was off ({is_off}); {:?}; {}",
+            missing(),
+            gateway.health().await,
+            gateway.output()
+        );
         assert_eq!((backend.unique_items(), backend.counts().doubled), (1_000, 0));
     }
 }

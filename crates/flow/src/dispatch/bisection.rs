@@ -12,7 +12,9 @@
 //! turn with single units from elsewhere: the newest that was read, and units from places that are
 //! spread over all that waits. If one of a part is taken, the rest of that part goes next: the
 //! neighbours of a good one mostly are good. With each refused item twice as much is read ahead for
-//! that, so that a long run is left behind after a few requests.
+//! that, so that a long run is left behind after a few requests. Before the run counts as a fault of
+//! all data, every batch in flight is answered, and the first and the last unit of each that was
+//! refused is tried: good data ends, or begins, in one of them.
 //!
 //! `docs/decisions/003-rejected-batches-are-searched-depth-first.md` has the measured effect.
 
@@ -45,6 +47,19 @@ pub(super) struct Place {
 impl Place {
     /// A unit that is sent to look elsewhere. Its parts precede all other ones.
     pub(super) const LOOK: Place = Place { start: 0, width: BATCH_WIDTH };
+
+    /// Number of the search that the part belongs to, from 1 on; 0: of a look.
+    fn search(self) -> u128 {
+        self.start / BATCH_WIDTH
+    }
+}
+
+/// The first or the last unit of what is left of a refused batch.
+#[derive(Clone, Copy, Debug)]
+struct Edge {
+    /// Number of the batch's search.
+    search: u128,
+    is_last: bool,
 }
 
 /// Multiples of its fraction are spread evenly over 0 to 1, however many there are.
@@ -78,6 +93,8 @@ pub(super) struct Bisection<L> {
     has_just_looked: bool,
     /// The start of the part of which a unit was taken by the backend.
     good_part: Option<u128>,
+    /// Edges of batches that were not tried since an answer about a part of the batch.
+    edges: VecDeque<Edge>,
     /// A unit that was sent to look elsewhere was refused and is searched for a single item.
     searches_look: bool,
     /// Number of searches so far.
@@ -98,6 +115,7 @@ impl<L> Default for Bisection<L> {
             was_newest: false,
             has_just_looked: false,
             good_part: None,
+            edges: VecDeque::new(),
             searches_look: false,
             searches: 0,
         }
@@ -141,13 +159,51 @@ impl<L> Bisection<L> {
             is_here
         };
         let index = self.suspects.iter().position(has_it)?;
-        let part = &mut self.suspects[index];
+        self.pop_unit_of(index, before)
+    }
+
+    /// This unit of a part, or its last one.
+    fn pop_unit_of(&mut self, index: usize, unit: usize) -> Option<Batch<L>> {
+        let part = self.suspects.get_mut(index)?;
         let looked_at = part.place.map(|it| it.start);
-        let taken = part.take_unit(before)?;
+        let taken = part.take_unit(unit.min(part.units.len().saturating_sub(1)))?;
         if part.units.is_empty() {
             self.suspects.remove(index);
         }
         Some(Batch { looked_at, ..taken })
+    }
+
+    /// A unit at the edge of a batch that was refused, if one was not tried yet.
+    pub(super) fn pop_edge(&mut self) -> Option<Batch<L>> {
+        while let Some(Edge { search, is_last }) = self.edges.pop_front() {
+            let is_it = |part: &Batch<L>| part.place.is_some_and(|it| it.search() == search);
+            // Later parts come first.
+            let (index, unit) = match is_last {
+                true => (self.suspects.iter().position(is_it), usize::MAX),
+                false => (self.suspects.iter().rposition(is_it), 0),
+            };
+            if let Some(index) = index {
+                self.has_just_looked = true;
+                return self.pop_unit_of(index, unit);
+            }
+        }
+        None
+    }
+
+    /// A part of this search was refused or taken. Parts that are in flight are not known here.
+    fn add_edges(&mut self, search: u128) {
+        // The earliest search comes last, and is over before a later one mostly.
+        let mut searches = self.suspects.iter().rev().filter_map(|it| Some(it.place?.search()));
+        let earliest = searches.find(|&it| it > 0).unwrap_or(search);
+        self.edges.retain(|edge| edge.search >= earliest && edge.search != search);
+        if search > 0 {
+            self.edges.extend([false, true].map(|is_last| Edge { search, is_last }));
+        }
+    }
+
+    /// An edge of a refused batch was not tried yet.
+    pub(super) fn has_edges(&self) -> bool {
+        !self.edges.is_empty()
     }
 
     /// One unit from elsewhere, unsent or part of what is searched, if there is any.
@@ -191,6 +247,7 @@ impl<L> Bisection<L> {
             let at = self.suspects.partition_point(is_later);
             self.suspects.insert(at, Batch { place: Some(Place { start, width }), ..part });
         }
+        self.add_edges(of.search());
     }
 
     /// A look has found its single item: what is left of it is searched after all other parts.
@@ -231,8 +288,11 @@ impl<L> Bisection<L> {
 
     /// The backend took a request: the items that it refused are at fault. `looked_at`: the start
     /// of the part that it was taken from, to look elsewhere.
-    pub(super) fn note_taken(&mut self, looked_at: Option<u128>) {
+    pub(super) fn note_taken(&mut self, looked_at: Option<u128>, place: Option<Place>) {
         self.good_part = looked_at.or(self.good_part);
+        if let Some(start) = looked_at.or(place.map(|it| it.start)) {
+            self.add_edges(start / BATCH_WIDTH);
+        }
         self.taken_share.note(true);
         self.items_in_a_row = 0;
         self.looks_elsewhere = 0;
@@ -240,8 +300,8 @@ impl<L> Bisection<L> {
         self.at_fault.append(&mut self.refused);
     }
 
-    /// A single item was refused. Returns whether all data is at fault.
-    pub(super) fn note_refused(&mut self) -> bool {
+    /// A single item was refused.
+    pub(super) fn note_refused(&mut self) {
         if self.items_in_a_row == 0 {
             self.share_before = self.taken_share.get();
         }
@@ -249,6 +309,10 @@ impl<L> Bisection<L> {
         self.taken_share.note(false);
         self.items_in_a_row = self.items_in_a_row.saturating_add(1);
         self.looks_elsewhere = self.looks_elsewhere.saturating_add(1);
+    }
+
+    /// A run of refused items that does not come by chance: all data is at fault, it seems.
+    pub(super) fn is_long_run(&self) -> bool {
         self.items_in_a_row >= run_beyond_chance(self.share_before, FAULT_ITEMS)
     }
 

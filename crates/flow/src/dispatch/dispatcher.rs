@@ -62,6 +62,8 @@ struct Probing {
     /// Data has come since the last probe, and before the last one since the one before.
     has_fresh: bool,
     had_fresh: bool,
+    /// The last probe was a batch that was never refused for good.
+    was_never_refused: bool,
 }
 
 /// A place among batches that wait: the time at which it may be sent again, and a number.
@@ -236,6 +238,20 @@ impl<L> Dispatcher<L> {
         if self.policy.in_order {
             return self.take_next_in_order(now, probing);
         }
+        if self.bisection.items_in_a_row() > 0 {
+            if let Some(batch) = self.take_never_refused(now, probing) {
+                return Some(batch);
+            }
+            if probing || self.bisection.is_long_run() {
+                if self.in_flight() > 0 {
+                    // Their answers decide whether all data is at fault.
+                    return None;
+                }
+                if let Some(batch) = self.bisection.pop_edge() {
+                    return Some(batch);
+                }
+            }
+        }
         let is_first_fresh = self.probing.has_fresh && !self.probing.had_fresh;
         if self.bisection.looks_now(probing)
             && let Some(batch) = self.bisection.pop_elsewhere(&mut self.batcher, is_first_fresh)
@@ -250,6 +266,17 @@ impl<L> Dispatcher<L> {
             return self.waiting.pop_first().map(|(_, batch)| batch);
         }
         self.take_gathered(now)
+    }
+
+    /// The first batch that waits because the backend was not able to take it: it may be good, and
+    /// precedes what was refused. Of probes, each second one at most.
+    fn take_never_refused(&mut self, now: Instant, probing: bool) -> Option<Batch<L>> {
+        let is_turn = !std::mem::take(&mut self.probing.was_never_refused);
+        let mut waiting = self.waiting.iter().filter(|(_, batch)| batch.refused.is_none());
+        let may_go = |due: Instant| if probing { is_turn } else { due <= now };
+        let (&place, _) = waiting.next().filter(|((due, _), _)| may_go(*due))?;
+        self.probing.was_never_refused = probing;
+        self.waiting.remove(&place)
     }
 
     fn take_gathered(&mut self, now: Instant) -> Option<Batch<L>> {
@@ -319,7 +346,7 @@ impl<L> Dispatcher<L> {
             Outcome::Failed { reason } => return self.rejected(batch, Cause::Failed, reason, at),
         };
         self.request_size.note_taken(&mut self.batcher.policy, batch.bytes);
-        self.note_delivered(batch.looked_at, now);
+        self.note_delivered(&batch, now);
         Verdict::Delivered { units: batch.units, rejected_items, reason }
     }
 
@@ -353,10 +380,10 @@ impl<L> Dispatcher<L> {
         }
     }
 
-    fn note_delivered(&mut self, looked_at: Option<u128>, now: Instant) {
+    fn note_delivered(&mut self, batch: &Batch<L>, now: Instant) {
         self.taken_share.note(true);
         self.give_up_passed();
-        self.bisection.note_taken(looked_at);
+        self.bisection.note_taken(batch.looked_at, batch.place);
         if self.state != State::Open {
             self.open(now);
         }

@@ -1,6 +1,5 @@
 //! Scenarios of items that a simulated backend refuses for good, in simulated time.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use sluice_otlp::SplitLimits;
@@ -9,12 +8,20 @@ use super::tests::{policy, unit};
 use super::*;
 use crate::export::Outcome;
 
-/// A backend of eight slots that answers each request after 2 ms and refuses those with a bad item.
+/// A backend of eight slots that answers each request after a time and refuses those with a bad
+/// item.
 struct Poisoned {
     dispatcher: Dispatcher<u64>,
     start: Instant,
     elapsed: Duration,
     unread: std::ops::Range<u64>,
+    /// Time between the arrivals of units, from the start on.
+    arrival: Duration,
+    /// Times of the backend's answers.
+    answer_us: std::ops::RangeInclusive<u64>,
+    random: fastrand::Rng,
+    /// The backend takes nothing before.
+    off_until: Duration,
     /// Items of each unit. All or none are bad.
     items: u32,
     good: u64,
@@ -36,6 +43,10 @@ impl Poisoned {
             start: Instant::now(),
             elapsed: Duration::ZERO,
             unread: 0..items,
+            arrival: Duration::ZERO,
+            answer_us: 2_000..=2_000,
+            random: fastrand::Rng::with_seed(7),
+            off_until: Duration::ZERO,
             items: 1,
             good: 0,
             dead: Vec::new(),
@@ -49,7 +60,7 @@ impl Poisoned {
     /// time that it took.
     fn run(&mut self, limit: Duration, is_bad: impl Fn(u64) -> bool) -> Duration {
         let begun = self.elapsed;
-        let mut in_flight: VecDeque<(Duration, Batch<u64>)> = VecDeque::new();
+        let mut in_flight: Vec<(Duration, Batch<u64>)> = Vec::new();
         loop {
             let is_over = self.elapsed >= begun + limit;
             let is_done = self.unread.is_empty() && self.dispatcher.is_idle();
@@ -57,10 +68,13 @@ impl Poisoned {
                 return self.elapsed - begun;
             }
             let (elapsed, now) = (self.elapsed, self.start + self.elapsed);
-            while in_flight.front().is_some_and(|(due, _)| *due <= elapsed) {
-                let Some((_, batch)) = in_flight.pop_front() else { break };
+            let is_answered = |(due, _): &mut (Duration, Batch<u64>)| *due <= elapsed;
+            for (_, batch) in in_flight.extract_if(.., is_answered).collect::<Vec<_>>() {
                 let is_refused = batch.units.iter().any(|unit| is_bad(unit.lease));
                 let outcome = match is_refused {
+                    _ if elapsed < self.off_until => {
+                        Outcome::RetryAfter { delay: None, reason: "503".into() }
+                    }
                     true => Outcome::Rejected { reason: "bad".into() },
                     false => Outcome::Delivered,
                 };
@@ -83,7 +97,9 @@ impl Poisoned {
                 }
             }
             loop {
+                let has_arrived = self.arrival * self.unread.start as u32 <= elapsed;
                 if !is_over
+                    && has_arrived
                     && self.dispatcher.wants_more()
                     && let Some(id) = self.unread.next()
                 {
@@ -93,13 +109,16 @@ impl Poisoned {
                 let next = if is_over { None } else { self.dispatcher.next(now) };
                 let Some(batch) = next else { break };
                 self.requests += 1;
-                in_flight.push_back((elapsed + Duration::from_millis(2), batch));
+                let answer = Duration::from_micros(self.random.u64(self.answer_us.clone()));
+                in_flight.push((elapsed + answer, batch));
             }
             let at_fault = self.dispatcher.take_at_fault(self.unread.is_empty()).into_iter();
             self.dead.extend(at_fault.flat_map(|refused| refused.units).map(|unit| unit.lease));
-            let answer = in_flight.front().map(|(due, _)| *due);
+            let answer = in_flight.iter().map(|(due, _)| *due).min();
             let wake = self.dispatcher.next_wake().map(|wake| wake - self.start);
-            let next = [answer, wake].into_iter().flatten().min().unwrap_or(elapsed);
+            let arrival = self.arrival * self.unread.start as u32;
+            let arrival = (!self.unread.is_empty() && arrival > elapsed).then_some(arrival);
+            let next = [answer, wake, arrival].into_iter().flatten().min().unwrap_or(elapsed);
             self.elapsed = next.max(elapsed + Duration::from_micros(100));
         }
     }
@@ -386,5 +405,29 @@ fn a_time_of_too_large_requests_leaves_nothing_behind() {
         assert_eq!(items.iter().sum::<u64>(), 4_000 * 500);
         let last = &items[items.len() - 100..];
         assert!(last.iter().filter(|it| **it >= 500).count() > 80, "{refusals} refusals: {last:?}");
+    }
+}
+
+/// Scenario: good data arrives, then poison, then good data, in times that vary, and the backend is
+/// off for some of that time. Guarantee: all good data goes out within seconds.
+#[test]
+fn good_data_around_poison_is_found_whatever_the_times() {
+    for seed in 0..1_000 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let is_bad = |id: u64| (500..1_500).contains(&id);
+        let batch = [1, 10, 512, 8_192][random.usize(..4)];
+        let mut poisoned = Poisoned::new(2_000, batch);
+        poisoned.answer_us =
+            [200..=2_000, 1_000..=20_000, 2_000..=2_000][random.usize(..3)].clone();
+        poisoned.arrival = Duration::from_micros(random.u64(1..2_000));
+        poisoned.random = random.fork();
+        let arrives_within = poisoned.arrival * 2_000;
+        poisoned.off_until =
+            arrives_within.mul_f64(random.f64() * 1.5).saturating_sub(arrives_within / 3);
+        let limit = arrives_within.max(poisoned.off_until) + Duration::from_secs(15);
+        poisoned.run(limit, is_bad);
+        let case = format!("seed {seed}, {batch} a batch, off until {:?}", poisoned.off_until);
+        assert_eq!(poisoned.good, 1_000, "{case}");
+        assert!(poisoned.dead.iter().all(|&id| is_bad(id)), "{case}");
     }
 }

@@ -36,12 +36,17 @@ impl<L> Dispatcher<L> {
         }
         if self.policy.return_rejections || batch.items > 1 {
             if self.state != State::Open {
-                let interval = retry::FAULT_BACKOFF.delay(self.probing.failures.max(1), at.random);
-                self.probing.next = Some(at.now + interval / retry::FAULT_PARTS);
+                self.probe_part(at);
             }
             return self.halve(batch, cause, reason);
         }
         self.refused_alone(batch, cause, reason, at)
+    }
+
+    /// The next probe is of a part of a batch that was refused.
+    fn probe_part(&mut self, at: Moment) {
+        let interval = retry::FAULT_BACKOFF.delay(self.probing.failures.max(1), at.random);
+        self.probing.next = Some(at.now + interval / retry::FAULT_PARTS);
     }
 
     /// A single item was refused: it is at fault, or all data is.
@@ -52,7 +57,11 @@ impl<L> Dispatcher<L> {
         reason: String,
         at: Moment,
     ) -> Verdict<L> {
-        let is_fault_of_all = self.bisection.note_refused();
+        self.bisection.note_refused();
+        // Where order matters there is one request at a time, and no other way to send a part.
+        let may_find_good = self.in_flight() > 0 || self.bisection.has_edges();
+        let is_fault_of_all =
+            self.bisection.is_long_run() && (self.policy.in_order || !may_find_good);
         if is_fault_of_all || self.state != State::Open {
             let items = self.bisection.items_in_a_row();
             let reason = format!("{items} items in a row refused and nothing taken: {reason}");
@@ -60,7 +69,11 @@ impl<L> Dispatcher<L> {
             for refused in self.bisection.take_back() {
                 self.wait_until(refused, at.now);
             }
-            return self.hold(batch, reason, retry::FAULT_BACKOFF, at);
+            let verdict = self.hold(batch, reason, retry::FAULT_BACKOFF, at);
+            if self.bisection.has_edges() {
+                self.probe_part(at);
+            }
+            return verdict;
         }
         self.bisection.keep(Refused { units: batch.units, cause, reason });
         Verdict::Kept
