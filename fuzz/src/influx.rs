@@ -1,6 +1,8 @@
 //! Line protocol. The first two bytes of an input say where the body is cut; the rest is the body.
 
-use sluice_influx::{Builder, Faults, Limits, Precision, Reader, Settings, write};
+use sluice_influx::{
+    Builder, Faults, Limits, Moved, Precision, Reader, Settings, set_apart, write,
+};
 use sluice_otlp::{Signal, scan};
 
 const LIMITS: Limits = Limits { line_bytes: 1 << 12 };
@@ -40,4 +42,16 @@ pub fn check_line_protocol(data: &[u8]) {
     // A key may be longer with more backslashes than InfluxDB allows: only the count can differ.
     let (_, again, faults) = build(&[&lines]);
     assert_eq!(u64::from(again) + faults.count, u64::from(points), "{faults}");
+    check_times(request, points);
+}
+
+/// Points with times of their own are as many as before, and stay as they are.
+fn check_times(request: Vec<u8>, points: u32) {
+    let apart = |request: &[u8]| {
+        let changed = set_apart(request, Moved::All, Precision::Nanoseconds, usize::MAX);
+        changed.expect("a valid request").expect("room").unwrap_or_else(|| request.to_vec())
+    };
+    let changed = apart(&request);
+    assert_eq!((changed.len(), scan(Signal::Metrics, &changed)), (request.len(), Ok(points)));
+    assert_eq!(apart(&changed), changed);
 }

@@ -8,8 +8,9 @@
 //! 2. [`Builder`] sorts the fields of lines into metrics, and makes the request. Tags that are
 //!    those of the line before are neither read nor encoded again.
 //!
-//! Outwards, [`write()`] walks a request once over its wire form, `point` reads the points, and
-//! [`LineWriter`] writes lines.
+//! Outwards, [`write_as`] walks a request once over its wire form, `point` reads the points, and
+//! [`LineWriter`] writes lines. [`set_apart`] changes the times of points that InfluxDB would take
+//! for one.
 //!
 //! `metadata` has the mapping: a line that went in comes out again with its measurement, tags, and
 //! names, types and values of fields, and its time to the nanosecond
@@ -23,6 +24,7 @@
 //! - Unsigned integers are always read. A string that is followed by more than a comma, a space or
 //!   the line's end is a fault.
 
+mod apart;
 mod builder;
 mod escape;
 mod extent;
@@ -37,11 +39,12 @@ mod point;
 mod precision;
 mod reader;
 
+pub use apart::{Moved, NoRoom, set_apart};
 pub use builder::{Builder, Settings};
 pub use fault::{Fault, Faults};
 pub use line::{Line, Value};
 pub use line_writer::{LineWriter, Unwritable};
 pub use metadata::{DATABASE, K6_COUNTERS, RETENTION_POLICY};
-pub use outward::{WriteError, Written, write};
+pub use outward::{Form, WriteError, Written, write, write_as};
 pub use precision::Precision;
 pub use reader::{Limits, Reader, Verdict};

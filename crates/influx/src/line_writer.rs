@@ -80,16 +80,16 @@ impl<'a> LineWriter<'a> {
         Ok(())
     }
 
-    /// Ends the line, with its time in nanoseconds since 1970. False, and nothing written, if it
-    /// has no fields.
-    pub fn end(self, time_ns: Option<i64>) -> bool {
+    /// Ends the line, with its time since 1970 in the body's unit. False, and nothing written, if
+    /// it has no fields.
+    pub fn end(self, time: Option<i64>) -> bool {
         if self.fields == 0 {
             self.cancel();
             return false;
         }
-        if let Some(time_ns) = time_ns {
+        if let Some(time) = time {
             self.out.push(b' ');
-            integer(self.out, time_ns);
+            integer(self.out, time);
         }
         self.out.push(b'\n');
         true

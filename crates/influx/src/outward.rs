@@ -9,7 +9,7 @@ use crate::line::Value;
 use crate::line_writer::{LineWriter, Unwritable};
 use crate::metadata::{DATABASE, RETENTION_POLICY, UNSIGNED};
 use crate::point::{Attribute, Metric, Number, Point, Shape};
-use crate::precision::{FIRST_NS, LAST_NS};
+use crate::precision::{FIRST_NS, LAST_NS, Precision};
 
 /// Tags of the scope's name and version.
 const SCOPE_NAME: &[u8] = b"otel.scope.name";
@@ -25,6 +25,22 @@ pub struct Written {
     /// Points without a value, with one that is not finite, with a time that InfluxDB does not
     /// know, or of a metric whose name is none for a measurement.
     pub left_out: u64,
+    /// Of these, points without a time: see [`Form::needs_times`].
+    pub without_time: u64,
+    /// Points that only say that their series has ended. They have no line.
+    pub ends: u64,
+}
+
+/// The form of lines.
+#[derive(Clone, Copy, Debug)]
+pub struct Form {
+    /// Length of all lines in bytes, which one line may exceed.
+    pub limit_bytes: usize,
+    /// Times are cut to this unit. `Auto` counts nanoseconds.
+    pub precision: Precision,
+    /// A point without a time is left out: InfluxDB would give it another one each time that it is
+    /// written.
+    pub needs_times: bool,
 }
 
 /// Why lines were not written.
@@ -43,12 +59,18 @@ impl From<Malformed> for WriteError {
     }
 }
 
-/// Appends the lines of a request, whose points become a line each. Attributes of the resource and
-/// the scope's name are tags, but those that [`DATABASE`] and [`RETENTION_POLICY`] name.
+/// [`write_as`] with all times in nanoseconds, and points without a time as lines without one.
 ///
 /// `limit_bytes`: length of `out`, which one line may exceed.
 pub fn write(request: &[u8], limit_bytes: usize, out: &mut Vec<u8>) -> Result<Written, WriteError> {
-    let mut writer = Writer { out, limit_bytes, written: Written::default() };
+    let form = Form { limit_bytes, precision: Precision::Nanoseconds, needs_times: false };
+    write_as(&form, request, out)
+}
+
+/// Appends the lines of a request, whose points become a line each. Attributes of the resource and
+/// the scope's name are tags, but those that [`DATABASE`] and [`RETENTION_POLICY`] name.
+pub fn write_as(form: &Form, request: &[u8], out: &mut Vec<u8>) -> Result<Written, WriteError> {
+    let mut writer = Writer { out, form: *form, written: Written::default() };
     let mut resources = Fields::of(request);
     while let Some(resource) = resources.next_message(1)? {
         writer.resource(&request[resource.content()])?;
@@ -58,27 +80,15 @@ pub fn write(request: &[u8], limit_bytes: usize, out: &mut Vec<u8>) -> Result<Wr
 
 struct Writer<'o> {
     out: &'o mut Vec<u8>,
-    limit_bytes: usize,
+    form: Form,
     written: Written,
 }
 
-type Tag<'a> = (&'a [u8], Cow<'a, str>);
+pub(crate) type Tag<'a> = (&'a [u8], Cow<'a, str>);
 
 impl Writer<'_> {
     fn resource(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
-        // The resource may stand behind its points.
-        let mut tags: Vec<Tag<'_>> = Vec::new();
-        let mut fields = Fields::of(bytes);
-        while let Some(field) = fields.next_message(1)? {
-            let resource = &bytes[field.content()];
-            let mut fields = Fields::of(resource);
-            while let Some(field) = fields.next_message(1)? {
-                let Attribute { key, value } = Attribute::read(&resource[field.content()])?;
-                if key != DATABASE.as_bytes() && key != RETENTION_POLICY.as_bytes() {
-                    tags.push((key, value));
-                }
-            }
-        }
+        let mut tags = resource_tags(bytes)?;
         let mut scopes = Fields::of(bytes);
         while let Some(scope) = scopes.next_message(2)? {
             let content = &bytes[scope.content()];
@@ -105,10 +115,20 @@ impl Writer<'_> {
         for data in &metric.data {
             let mut points = Fields::of(data);
             while let Some(field) = points.next_message(1)? {
-                if self.out.len() > self.limit_bytes {
-                    return Err(WriteError::TooLong { limit_bytes: self.limit_bytes });
+                let limit_bytes = self.form.limit_bytes;
+                if self.out.len() > limit_bytes {
+                    return Err(WriteError::TooLong { limit_bytes });
                 }
                 point.read(shape, &data[field.content()])?;
+                if point.is_stale {
+                    self.written.ends += 1;
+                    continue;
+                }
+                if point.time_ns.is_none() && self.form.needs_times {
+                    self.written.without_time += 1;
+                    self.written.left_out += 1;
+                    continue;
+                }
                 match self.point(metric, shape, point, tags) {
                     Ok(true) => self.written.points += 1,
                     Ok(false) | Err(_) => self.written.left_out += 1,
@@ -126,16 +146,13 @@ impl Writer<'_> {
         point: &Point<'_>,
         more_tags: &[Tag<'_>],
     ) -> Result<bool, Unwritable> {
-        let time_ns = match point.time_ns {
+        let time = match point.time_ns {
             None => None,
             Some(time_ns) if (FIRST_NS..=LAST_NS).contains(&(time_ns as i64)) => {
-                Some(time_ns as i64)
+                Some(self.form.precision.count(time_ns as i64))
             }
             Some(_) => return Ok(false),
         };
-        if point.is_stale {
-            return Ok(false);
-        }
         let (measurement, field) = metric.names();
         let (strings, digits, tags) = sorted(metric, point, more_tags);
         let mut line = LineWriter::new(self.out, &String::from_utf8_lossy(measurement))?;
@@ -160,11 +177,29 @@ impl Writer<'_> {
                 self.written.without_buckets += u64::from(shape == Shape::Exponential);
             }
         }
-        Ok(line.end(time_ns))
+        Ok(line.end(time))
     }
 }
 
-fn scope_tags<'a>(bytes: &'a [u8], tags: &mut Vec<Tag<'a>>) -> Result<(), Malformed> {
+/// The attributes of a `ResourceMetrics`, wherever they stand in it, but for those of the database.
+pub(crate) fn resource_tags(bytes: &[u8]) -> Result<Vec<Tag<'_>>, Malformed> {
+    let mut tags = Vec::new();
+    let mut fields = Fields::of(bytes);
+    while let Some(field) = fields.next_message(1)? {
+        let resource = &bytes[field.content()];
+        let mut fields = Fields::of(resource);
+        while let Some(field) = fields.next_message(1)? {
+            let Attribute { key, value } = Attribute::read(&resource[field.content()])?;
+            if key != DATABASE.as_bytes() && key != RETENTION_POLICY.as_bytes() {
+                tags.push((key, value));
+            }
+        }
+    }
+    Ok(tags)
+}
+
+/// Adds the scope of a `ScopeMetrics`.
+pub(crate) fn scope_tags<'a>(bytes: &'a [u8], tags: &mut Vec<Tag<'a>>) -> Result<(), Malformed> {
     let mut fields = Fields::of(bytes);
     while let Some(field) = fields.next_message(1)? {
         let scope = &bytes[field.content()];
@@ -185,11 +220,11 @@ fn scope_tags<'a>(bytes: &'a [u8], tags: &mut Vec<Tag<'a>>) -> Result<(), Malfor
 }
 
 /// Strings, the digits of a large number, and tags by their keys.
-type Sorted<'p, 'a> = (Vec<&'p Attribute<'a>>, Option<u64>, Vec<(&'p [u8], &'p str)>);
+pub(crate) type Sorted<'p, 'a> = (Vec<&'p Attribute<'a>>, Option<u64>, Vec<(&'p [u8], &'p str)>);
 
 /// The strings of a point, the digits of a large number, and all tags: sorted, as InfluxDB likes
 /// them, and of equal keys the first one.
-fn sorted<'p, 'a>(
+pub(crate) fn sorted<'p, 'a>(
     metric: &Metric<'_>,
     point: &'p Point<'a>,
     more_tags: &'p [Tag<'_>],

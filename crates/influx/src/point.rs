@@ -8,6 +8,12 @@ use sluice_otlp::{AnyValue, Value};
 
 use crate::metadata::{FIELD, STRINGS, TYPE, VALUE};
 
+/// The field of a metric's data that is a gauge.
+const GAUGE: u32 = 5;
+
+/// `AGGREGATION_TEMPORALITY_DELTA`
+const DELTA: u64 = 1;
+
 /// The kinds of metrics that OTLP has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
@@ -78,6 +84,7 @@ fn key_value(encoded: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
 pub(crate) struct Metric<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) shape: Option<Shape>,
+    is_gauge: bool,
     /// Encoded.
     pub(crate) data: Vec<&'a [u8]>,
     /// `influxdb.field`
@@ -103,15 +110,32 @@ impl<'a> Metric<'a> {
                 number => {
                     let Some(shape) = Shape::of_field(number) else { continue };
                     // Of several kinds, the last one counts.
-                    if metric.shape != Some(shape) {
+                    if metric.shape != Some(shape) || metric.is_gauge != (number == GAUGE) {
                         metric.data.clear();
                     }
-                    metric.shape = Some(shape);
+                    (metric.shape, metric.is_gauge) = (Some(shape), number == GAUGE);
                     metric.data.push(content);
                 }
             }
         }
         Ok(metric)
+    }
+
+    /// Each of its points counts what came since the one before.
+    pub(crate) fn is_delta(&self) -> Result<bool, Malformed> {
+        let mut temporality = 0;
+        if self.is_gauge || self.shape == Some(Shape::Summary) {
+            return Ok(false);
+        }
+        for data in &self.data {
+            let mut fields = Fields::of(data);
+            while let Some(field) = fields.next_field()? {
+                if field.number == 2 {
+                    temporality = field.varint(data);
+                }
+            }
+        }
+        Ok(temporality == DELTA)
     }
 
     fn read_metadata(&mut self, encoded: &'a [u8]) -> Result<(), Malformed> {
@@ -159,6 +183,8 @@ pub(crate) struct Point<'a> {
     pub(crate) attributes: Vec<Attribute<'a>>,
     /// Nanoseconds since 1970, if it has a time.
     pub(crate) time_ns: Option<u64>,
+    /// The place of the time in the encoded point, if it can be written over.
+    pub(crate) time_at: Option<usize>,
     /// It says that there is no value.
     pub(crate) is_stale: bool,
     pub(crate) number: Number,
@@ -203,7 +229,8 @@ impl<'a> Point<'a> {
         self.counts.clear();
         self.bounds.clear();
         self.quantiles.clear();
-        (self.time_ns, self.is_stale, self.number) = (None, false, Number::None);
+        (self.time_ns, self.time_at, self.is_stale) = (None, None, false);
+        self.number = Number::None;
         (self.count, self.sum, self.min, self.max) = (0, None, None, None);
     }
 
@@ -218,6 +245,7 @@ impl<'a> Point<'a> {
                 self.is_stale = field.varint(bytes) & 1 == 1;
             } else if field.number == 3 {
                 self.time_ns = Some(eight(bytes, &field));
+                self.time_at = (field.wire_type == FIXED64).then(|| field.content().start);
             } else {
                 self.read_value(shape, bytes, &field)?;
             }

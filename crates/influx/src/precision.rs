@@ -56,6 +56,19 @@ impl Precision {
         (FIRST_NS..=LAST_NS).contains(&nanos).then_some(nanos)
     }
 
+    /// A time in nanoseconds since 1970 in this unit, cut to it. `Auto` counts nanoseconds.
+    pub(crate) fn count(self, time_ns: i64) -> i64 {
+        time_ns.div_euclid(self.step_ns())
+    }
+
+    /// The unit in nanoseconds; that of `Auto` is one.
+    pub(crate) fn step_ns(self) -> i64 {
+        match self {
+            Precision::Auto => 1,
+            _ => self.unit_ns(0),
+        }
+    }
+
     /// The time of arrival as the time of lines without one: InfluxDB cuts it to the unit.
     ///
     /// `now_ns`: nanoseconds since 1970.
@@ -91,6 +104,12 @@ mod tests {
             let precision = Precision::named(name).expect("a unit");
             assert_eq!(precision.nanos(7), Some(nanos), "{name}");
             assert_eq!(precision.nanos(-7), Some(-nanos), "{name}");
+            if precision != Precision::Auto {
+                for time_ns in [nanos, nanos + precision.step_ns() - 1] {
+                    assert_eq!(precision.count(time_ns), 7, "{name}");
+                }
+                assert_eq!(precision.count(-nanos), -7, "{name}");
+            }
         }
         assert_eq!(Precision::named("d"), None);
         for nanos in [i64::MIN, i64::MIN + 1, i64::MAX] {
