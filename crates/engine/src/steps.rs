@@ -1,5 +1,6 @@
 //! Chains of processors, and the rest of a chain for a frame.
 
+mod last;
 mod slices;
 
 use std::fmt::Display;
@@ -16,6 +17,7 @@ use sluice_otlp::{Beyond, Encoding, Signal, SplitLimits, count};
 use sluice_processors::Processor;
 
 use crate::shared_work::Processed;
+pub(crate) use last::last_step;
 pub(crate) use slices::{Unprocessed, next_slice};
 
 pub(crate) struct Step {

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
+use bytes::Bytes;
 use http::HeaderValue;
 use sluice_flow::{BoxFuture, Exporter};
 use sluice_net::auth::client::ClientAuths;
 use sluice_net::auth::server::ServerAuth;
 use sluice_net::client::Target;
 use sluice_net::server::{Listener, Listening};
-use sluice_otlp::Signal;
+use sluice_otlp::{Beyond, Malformed, Signal};
 
 use crate::client_options::ClientOptions;
 use crate::files::Files;
@@ -30,6 +31,31 @@ pub struct NamedTarget {
     pub target: Option<Target>,
     /// None: TLS does not apply.
     pub tls: Option<bool>,
+}
+
+/// Changes each request of the log before it is cut, merged and packed: what it says is the same
+/// however often, and in which company, parts of the request are sent.
+pub trait LastStep: Send + Sync {
+    /// None if the request stays as it is. The changed one has the same items. `limit_bytes`: of
+    /// the memory that this takes.
+    fn change(
+        &self,
+        signal: Signal,
+        request: &Bytes,
+        limit_bytes: usize,
+    ) -> Result<Result<Option<Bytes>, Beyond>, Malformed>;
+
+    /// Hash of its effect: the same for a configuration, over restarts and releases.
+    fn fingerprint(&self) -> u64;
+}
+
+/// Sizes of batches in items, where the backend has a preference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchItems {
+    /// A batch of this many goes out, unless the configuration says otherwise.
+    pub full: usize,
+    /// No batch has more.
+    pub most: usize,
 }
 
 /// The options of one exporter.
@@ -83,6 +109,16 @@ pub trait ExporterConfig: Send + Sync {
     /// The largest request that the backend takes, in bytes as sent.
     fn request_limit_bytes(&self) -> usize {
         self.client().map_or(LOCAL_REQUEST_LIMIT_BYTES, |client| client.max_request_bytes)
+    }
+
+    /// Sizes of its batches. None: bytes alone count.
+    fn batch_items(&self) -> Option<BatchItems> {
+        None
+    }
+
+    /// The step behind all processors of its pipelines, if it has one.
+    fn last_step(&self) -> Option<Arc<dyn LastStep>> {
+        None
     }
 
     /// Tries whether files can be written, without writing. Comes before [`ExporterConfig::build`].

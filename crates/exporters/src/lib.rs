@@ -35,7 +35,7 @@ mod translation;
 use sluice_config::ComponentKinds;
 
 pub use client_options::ClientOptions;
-pub use exporter::{BuildContext, BuildError, ExporterConfig, NamedTarget};
+pub use exporter::{BatchItems, BuildContext, BuildError, ExporterConfig, LastStep, NamedTarget};
 pub use files::Files;
 pub use pages::Pages;
 

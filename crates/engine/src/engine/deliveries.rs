@@ -20,8 +20,8 @@ use crate::delivery::{
     self, Bounds, DeadLetters, Delivery, DeliveryId, Names, Preparer, SharedMemory, Stop,
 };
 use crate::error::Result;
-use crate::plan::{DeliveryPlan, MemoryPlan, Path, Plan};
-use crate::steps::{self, Chain};
+use crate::plan::{DeliveryPlan, ExporterPlan, MemoryPlan, Path, Plan};
+use crate::steps::{self, Chain, Step};
 
 /// A removed delivery may go on sending for this long.
 const LEAVING_TIMEOUT: Duration = Duration::from_secs(10);
@@ -209,15 +209,22 @@ impl Engine {
 
     /// The paths from each receiver to a delivery.
     fn chains(&self, plan: &Plan, id: &DeliveryId) -> HashMap<u16, Vec<Chain>> {
+        let last = last_step(plan, &id.exporter);
+        let has_none =
+            |path: &Path| plan.exporters[&path.delivery.exporter].config.last_step().is_none();
         let mut chains: HashMap<u16, Vec<Chain>> = HashMap::new();
         for path in plan.paths.iter().filter(|path| path.delivery == *id) {
             let does_the_same = |other: &&Path| {
                 (&other.receiver, other.signal, &other.processors)
                     == (&path.receiver, path.signal, &path.processors)
             };
-            let sharers = plan.paths.iter().filter(does_the_same).count();
+            // What has a step of its own behind it is shared by none.
+            let sharers = match &last {
+                None => plan.paths.iter().filter(does_the_same).filter(|it| has_none(it)).count(),
+                Some(_) => 1,
+            };
             let receiver = self.intakes[&path.receiver].receiver();
-            let steps = plan.steps_of(path).into();
+            let steps = plan.steps_of(path).into_iter().chain(last.clone()).collect();
             chains.entry(receiver).or_default().push(Chain { steps, sharers });
         }
         chains
@@ -266,11 +273,18 @@ fn set_bounds(plan: &Plan, planned: &DeliveryPlan, delivery: &Delivery) {
     delivery.dead_letters.set_limit(dead_letters_bytes);
 }
 
+/// The step that the exporter has behind all others.
+fn last_step(plan: &Plan, exporter: &str) -> Option<Arc<Step>> {
+    let ExporterPlan { config, place, .. } = &plan.exporters[exporter];
+    steps::last_step(exporter, place, &**config)
+}
+
 /// The steps of the delivery's own pipeline.
 fn own_chain(plan: &Plan, planned: &DeliveryPlan) -> Chain {
     let pipeline = plan.pipelines.iter().find(|pipeline| pipeline.id == planned.id.pipeline);
     let processors = pipeline.map(|pipeline| pipeline.processors.as_slice()).unwrap_or_default();
-    Chain { steps: plan.steps(processors, planned.signal).collect(), sharers: 1 }
+    let last = last_step(plan, &planned.id.exporter);
+    Chain { steps: plan.steps(processors, planned.signal).chain(last).collect(), sharers: 1 }
 }
 
 /// The request metadata that the exporter reads or by which the pipeline batches.

@@ -174,6 +174,7 @@ impl Planner<'_> {
             is_sole: fan_out == 1 && self.has_senders(id),
             linger: self.document.buffer.linger,
             request_limit_bytes: exporter.request_limit_bytes(),
+            items: exporter.batch_items(),
         };
         // The keys of `batch.metadata_keys` and `sending_queue.batch.partition`.
         let batch = self.batch_processor(id);

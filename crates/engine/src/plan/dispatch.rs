@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sluice_exporters::BatchItems;
 use sluice_exporters::sending::{BatchConfig, RetryConfig, Sending, Sizer};
 use sluice_flow::dispatch::{
     Backoff, BatchPolicy, ConcurrencyLimits, DispatchPolicy, RetryPolicy, Trigger,
@@ -32,6 +33,8 @@ pub(super) struct Setting {
     pub linger: Duration,
     /// The largest request that the backend takes, in bytes.
     pub request_limit_bytes: usize,
+    /// What the exporter says of items.
+    pub items: Option<BatchItems>,
 }
 
 pub(super) fn policy(
@@ -105,6 +108,13 @@ fn batching(
             limit => limit as usize,
         };
     }
+    if let Some(BatchItems { full, most }) = setting.items {
+        if policy.full_items == 0 && queue.is_none() {
+            (policy.full_items, policy.full_bytes) = (full, limit_bytes);
+        }
+        policy.max_items = if policy.max_items == 0 { most } else { policy.max_items.min(most) };
+        policy.full_items = policy.full_items.min(policy.max_items);
+    }
     policy
 }
 
@@ -138,6 +148,7 @@ mod tests {
         is_sole: true,
         linger: Duration::from_millis(5),
         request_limit_bytes: 4 << 20,
+        items: None,
     };
 
     #[test]
@@ -242,6 +253,28 @@ mod tests {
             assert_eq!(policy(&Sending::default(), Some(&batch), SETTING).batch.max_groups, groups);
         }
         assert_eq!(policy(&Sending::default(), None, SETTING).batch.max_groups, MAX_GROUPS);
+    }
+
+    /// Guarantee: an exporter's batches are as large as its backend likes them, unless the
+    /// configuration has other sizes; none is larger than the backend's.
+    #[test]
+    fn exporters_may_count_items() {
+        let items = Some(BatchItems { full: 5_000, most: 10_000 });
+        let setting = Setting { items, ..SETTING };
+        let sizes = |sending: &Sending, batch: Option<&BatchLimits>| {
+            let BatchPolicy { full_items, full_bytes, max_items, .. } =
+                policy(sending, batch, setting).batch;
+            (full_items, full_bytes, max_items)
+        };
+        assert_eq!(sizes(&Sending::default(), None), (5_000, 4 << 20, 10_000));
+        let batch = |send_batch_size, send_batch_max_size| BatchLimits {
+            send_batch_size,
+            send_batch_max_size,
+            ..BatchLimits::default()
+        };
+        assert_eq!(sizes(&Sending::default(), Some(&batch(512, 0))).2, 10_000);
+        assert_eq!(sizes(&Sending::default(), Some(&batch(512, 600))), (512, 128 << 10, 600));
+        assert_eq!(sizes(&Sending::default(), Some(&batch(20_000, 0))).0, 10_000);
     }
 
     #[test]
