@@ -17,6 +17,7 @@ mod files;
 mod fluent;
 mod fluentbit_http;
 mod fluentforward;
+mod influxdb;
 mod json;
 mod network;
 mod nop;
@@ -47,6 +48,7 @@ pub static EXPORTERS: ComponentKinds<Box<dyn ExporterConfig>> = ComponentKinds::
     file::KIND,
     fluentbit_http::KIND,
     fluentforward::KIND,
+    influxdb::KIND,
     nop::KIND,
     prometheus::KIND,
     prometheusremotewrite::KIND,

@@ -48,7 +48,7 @@ const USES: [(&str, &[&str]); 23] = [
         ],
     ),
     ("processors", &["config", "net", "otlp", "flow", "kubernetes"]),
-    ("exporters", &["config", "net", "otlp", "flow", "telemetry", "prometheus"]),
+    ("exporters", &["config", "net", "otlp", "flow", "telemetry", "prometheus", "influx"]),
     ("extensions", &["config", "net"]),
     ("flow", &["log", "otlp"]),
     ("log", &[]),

@@ -4,13 +4,15 @@
 #[path = "../../load-test/tests/support/component.rs"]
 mod component;
 mod gateway;
+mod influx;
 
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use component::component;
-use gateway::{Gateway, alone, eventually, faulty_backend, get, keeping_backend};
+use gateway::{Gateway, alone, eventually, faulty_backend, keeping_backend};
+use influx::{InfluxDb, send};
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
@@ -18,8 +20,6 @@ use prost::Message as _;
 use sluice_load_test::subject::free_addr;
 use sluice_load_test::{Backend, Faults};
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 const LIMIT_MIB: u64 = 80;
 const ARRIVES_WITHIN: Duration = Duration::from_secs(60);
@@ -32,69 +32,6 @@ fn config(receiver: SocketAddr, backend: &Backend) -> String {
          memory:\n    limit_mib: {LIMIT_MIB}\nservice:\n  pipelines:\n    metrics:\n      \
          receivers: [influxdb]\n      exporters: [otlp/backend]\n"
     )
-}
-
-/// An answer: its status, headers with names in lower case, and body.
-#[derive(Debug)]
-struct Answer {
-    status: u16,
-    headers: Vec<(String, String)>,
-    body: Vec<u8>,
-}
-
-impl Answer {
-    fn parse(bytes: &[u8]) -> Option<Answer> {
-        let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
-        let head = String::from_utf8_lossy(&bytes[..end]);
-        let (first, headers) = head.split_once("\r\n")?;
-        let headers = headers.lines().filter_map(|line| line.split_once(": "));
-        let headers: Vec<_> =
-            headers.map(|(name, value)| (name.to_lowercase(), value.to_owned())).collect();
-        let mut body = bytes[end + 4..].to_vec();
-        if headers.iter().any(|(name, value)| name == "transfer-encoding" && value == "chunked") {
-            body = dechunked(&body)?;
-        }
-        let status = first.split(' ').nth(1)?.parse().ok()?;
-        Some(Answer { status, headers, body })
-    }
-
-    fn header(&self, wanted: &str) -> Option<&str> {
-        let found = self.headers.iter().find(|(name, _)| name == wanted);
-        found.map(|(_, value)| value.as_str())
-    }
-
-    /// The body, as JSON if it is.
-    fn content(&self) -> serde_json::Value {
-        let text = String::from_utf8_lossy(&self.body);
-        serde_json::from_str(&text).unwrap_or_else(|_| text.into_owned().into())
-    }
-}
-
-fn dechunked(mut bytes: &[u8]) -> Option<Vec<u8>> {
-    let mut out = Vec::new();
-    loop {
-        let end = bytes.windows(2).position(|window| window == b"\r\n")?;
-        let len = usize::from_str_radix(std::str::from_utf8(&bytes[..end]).ok()?, 16).ok()?;
-        out.extend_from_slice(bytes.get(end + 2..end + 2 + len)?);
-        if len == 0 {
-            return Some(out);
-        }
-        bytes = bytes.get(end + 2 + len + 2..)?;
-    }
-}
-
-/// Sends a request with these headers, and reads the answer.
-async fn send(server: SocketAddr, line: &str, headers: &str, body: &[u8]) -> Answer {
-    let mut stream = TcpStream::connect(server).await.expect("connects");
-    let head = format!(
-        "{line} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}content-length: {}\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).await.expect("writes");
-    stream.write_all(body).await.expect("writes");
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await.expect("reads");
-    Answer::parse(&answer).unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(&answer)))
 }
 
 /// Scenario: a body that is larger than all memory comes while the backend takes nothing, and
@@ -132,49 +69,6 @@ async fn a_body_larger_than_memory_waits_for_the_backend() {
     assert_eq!(gateway.metric("sluice_influxdb_lines", &[]).await, lines as f64);
     assert_eq!(gateway.metric("sluice_delivery_dropped_items", &[]).await, 0.0);
     gateway.assert_memory_within(LIMIT_MIB);
-}
-
-/// A real InfluxDB 1.x.
-struct InfluxDb {
-    child: Child,
-    address: SocketAddr,
-    _folder: TempDir,
-}
-
-impl InfluxDb {
-    async fn start() -> Option<InfluxDb> {
-        let binary = component("SLUICE_TEST_INFLUXDB")?;
-        let folder = TempDir::new().expect("a folder");
-        let [address, backup] = [(); 2].map(|()| free_addr().expect("a port"));
-        let path = folder.path().display();
-        let config = format!(
-            "reporting-disabled = true\nbind-address = '{backup}'\n[meta]\ndir = '{path}/meta'\n\
-             [data]\ndir = '{path}/data'\nwal-dir = '{path}/wal'\n[http]\n\
-             bind-address = '{address}'\nlog-enabled = false\n[monitor]\nstore-enabled = false\n\
-             [continuous_queries]\nenabled = false\n"
-        );
-        let file = folder.path().join("influxdb.conf");
-        std::fs::write(&file, config).expect("is written");
-        let child = Command::new(binary)
-            .arg("-config")
-            .arg(file)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("InfluxDB runs");
-        let server = InfluxDb { child, address, _folder: folder };
-        let is_up = async || matches!(get(address, "/ping").await, Some((204, _)));
-        assert!(eventually(ARRIVES_WITHIN, is_up).await, "InfluxDB listens");
-        Some(server)
-    }
-}
-
-impl Drop for InfluxDb {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 const FORM: &str = "content-type: application/x-www-form-urlencoded\r\n";

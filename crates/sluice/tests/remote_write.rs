@@ -6,48 +6,17 @@
 mod component;
 mod gateway;
 mod prometheus;
+mod victoria;
 
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use component::component;
 use gateway::{Gateway, eventually, get};
 use prometheus::Prometheus;
 use sluice_load_test::subject::free_addr;
-use tempfile::TempDir;
+use victoria::VictoriaMetrics;
 
 const ARRIVES_WITHIN: Duration = Duration::from_secs(60);
-
-struct VictoriaMetrics {
-    child: Child,
-    address: SocketAddr,
-    _folder: TempDir,
-}
-
-impl VictoriaMetrics {
-    fn start() -> Option<VictoriaMetrics> {
-        let binary = component("SLUICE_TEST_VICTORIA_METRICS")?;
-        let (folder, address) = (TempDir::new().expect("a folder"), free_addr().expect("a port"));
-        let child = Command::new(binary)
-            .arg(format!("-storageDataPath={}", folder.path().display()))
-            .arg(format!("-httpListenAddr={address}"))
-            .arg("-search.latencyOffset=0s")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("VictoriaMetrics runs");
-        Some(VictoriaMetrics { child, address, _folder: folder })
-    }
-}
-
-impl Drop for VictoriaMetrics {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 /// The labels and values of all series that a query finds.
 async fn values(server: SocketAddr, query: &str) -> Vec<(String, f64)> {
