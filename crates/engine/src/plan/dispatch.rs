@@ -273,7 +273,7 @@ mod tests {
             ..BatchLimits::default()
         };
         assert_eq!(sizes(&Sending::default(), Some(&batch(512, 0))).2, 10_000);
-        assert_eq!(sizes(&Sending::default(), Some(&batch(512, 600))), (512, 128 << 10, 600));
+        assert_eq!(sizes(&Sending::default(), Some(&batch(512, 600))), (512, 1 << 20, 600));
         assert_eq!(sizes(&Sending::default(), Some(&batch(20_000, 0))).0, 10_000);
     }
 
