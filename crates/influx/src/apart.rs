@@ -3,7 +3,8 @@
 //! InfluxDB stores one value a series, field and time; a later one replaces it. Of two increments
 //! the first would be lost. So the later ones are moved to the next free time, which is the same
 //! each time for the same request: it depends on nothing else. Only the eight bytes of a time
-//! change, so that a request keeps its length.
+//! change, so that a request keeps its length
+//! (docs/decisions/049-increments-of-one-time.md).
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};

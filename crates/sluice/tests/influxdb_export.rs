@@ -149,8 +149,8 @@ async fn increments_of_the_same_time_are_all_counted() {
     }
 }
 
-/// Scenario: samples come for ten seconds; InfluxDB is stopped for five of them. Or it is killed
-/// again and again while it writes. Guarantee: the sums are right, nothing is missing or twice.
+/// Scenario: samples come for ten seconds; InfluxDB is stopped for five of them, or killed again
+/// and again while it writes. Guarantee: the sums are right, nothing is missing or twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_missing_after_influxdb_was_away() {
     for is_killed in [false, true] {

@@ -218,7 +218,7 @@ impl Engine {
                 (&other.receiver, other.signal, &other.processors)
                     == (&path.receiver, path.signal, &path.processors)
             };
-            // What has a step of its own behind it is shared by none.
+            // A result with a step of its own behind it is shared by none.
             let sharers = match &last {
                 None => plan.paths.iter().filter(does_the_same).filter(|it| has_none(it)).count(),
                 Some(_) => 1,

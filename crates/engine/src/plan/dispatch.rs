@@ -33,7 +33,7 @@ pub(super) struct Setting {
     pub linger: Duration,
     /// The largest request that the backend takes, in bytes.
     pub request_limit_bytes: usize,
-    /// What the exporter says of items.
+    /// Sizes in items, if the exporter has a preference.
     pub items: Option<BatchItems>,
 }
 

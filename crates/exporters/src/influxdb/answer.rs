@@ -13,7 +13,7 @@ const ANSWER_BYTES: usize = 64 << 10;
 /// Words of 1.x about what is missing at the server, which it says with the status 500.
 const MISSING: [&str; 2] = ["retention policy not found", "database not found"];
 
-/// What a partial write is called, before its reason.
+/// The name of a partial write, before its reason.
 const PARTIAL: &str = "partial write: ";
 
 /// The outcome of a request with nothing that could be sent.
