@@ -166,6 +166,15 @@ impl Builder {
         line.fields.len() * each + FIELD_GROWTH * (end - start) + of_measurement
     }
 
+    /// From now on the field `value` of this measurement is an increment: see [`Settings::sums`].
+    pub fn note_sum(&mut self, measurement: &str) {
+        if self.sums.insert(measurement.to_owned()) {
+            // Its metric may be known as a gauge. Points that were added stay what they are.
+            self.metric_ids.clear();
+            self.measurements.iter_mut().for_each(|it| it.guesses.clear());
+        }
+    }
+
     /// Forgets all of it: measurements, metrics, and points that were not taken.
     pub fn forget(&mut self) {
         let sums = std::mem::take(&mut self.sums);

@@ -47,6 +47,14 @@ impl<'a> LineWriter<'a> {
         }
     }
 
+    /// Adds tags and then `number` fields, as written behind the measurement of another line.
+    pub fn append(&mut self, tags: &[u8], fields: &[u8], number: usize) {
+        debug_assert_eq!(self.fields, 0);
+        self.out.extend_from_slice(tags);
+        self.out.extend_from_slice(fields);
+        self.fields += number;
+    }
+
     pub fn field(&mut self, key: &[u8], value: &Value<'_>) -> Result<(), Unwritable> {
         if trimmed(key).is_empty() {
             return Err(Unwritable::Empty);

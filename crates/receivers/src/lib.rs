@@ -4,8 +4,10 @@
 //! One folder a receiver, and its line in the list below: nothing else knows of a kind.
 
 pub mod filelog;
+mod files;
 mod fluentforward;
 mod influxdb;
+mod k6;
 mod k8s_cluster;
 pub mod kubeletstats;
 mod large_work;
@@ -34,6 +36,7 @@ pub static RECEIVERS: ReceiverKinds = ReceiverKinds::new(&[
     filelog::KIND,
     fluentforward::KIND,
     influxdb::KIND,
+    k6::KIND,
     k8s_cluster::KIND,
     kubeletstats::KIND,
     prometheus::KIND,

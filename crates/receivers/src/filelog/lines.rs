@@ -7,16 +7,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use sluice_operators::{Encoder, Origin, Place, Record, TextRecord, encode_attributes};
-use sluice_otlp::AnyValue;
+use sluice_otlp::{AnyValue, Signal};
 use sluice_tail::{Charset, FileId, Line};
 
 use super::FilelogConfig;
-use super::attributes::Attributes;
-use super::operators::Operators;
+use crate::files::{Attributes, Operators, REQUEST_BYTES, Records};
 use crate::splitting::decoded;
-
-/// A request is full with this many bytes.
-pub(super) const REQUEST_BYTES: usize = 256 << 10;
 
 /// Makes requests of lines.
 pub(super) struct Lines {
@@ -56,54 +52,6 @@ impl Lines {
         }
     }
 
-    /// Begins a request of lines of one file.
-    pub(super) fn begin(&mut self, file: FileId, attributes: &Attributes) {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.observed_ns = since.as_nanos() as i64;
-        self.file = file;
-        self.offsets.clear();
-        if self.attributes != *attributes {
-            self.encoded = encode_attributes(attributes);
-            self.attributes.clone_from(attributes);
-        }
-        if let Some(operators) = &mut self.operators {
-            operators.begin(attributes, &self.resource);
-        }
-    }
-
-    pub(super) fn operators(&mut self) -> Option<&mut Operators> {
-        self.operators.as_mut()
-    }
-
-    pub(super) fn is_full(&self) -> bool {
-        self.operators.as_ref().map_or(self.encoder.len(), Operators::bytes) >= REQUEST_BYTES
-    }
-
-    pub(super) fn items(&self) -> u32 {
-        self.operators.as_ref().map_or(self.encoder.encoded().items, Operators::items)
-    }
-
-    /// The place of a record of the last request without operators.
-    pub(super) fn place_of(&self, index: usize) -> Option<(FileId, u64)> {
-        self.offsets.get(index).map(|offset| (self.file, *offset))
-    }
-
-    pub(super) fn push(&mut self, line: Line<'_>) {
-        if self.operators.is_none() {
-            self.offsets.push(line.offset);
-        }
-        let text = match decoded(self.charset, line.text) {
-            Ok(text) if self.write(&text, &line) => return,
-            Ok(text) => AnyValue::String(text.into_owned()),
-            Err(bytes) => AnyValue::Bytes(bytes),
-        };
-        let record = self.record(text, line);
-        match &mut self.operators {
-            Some(operators) => operators.push(record, line.text.len()),
-            None => self.encoder.push(&record),
-        }
-    }
-
     /// Writes the record of a line, if it needs not be made first.
     fn write(&mut self, text: &str, line: &Line<'_>) -> bool {
         if self.includes_number || self.includes_offset {
@@ -136,12 +84,64 @@ impl Lines {
         }
         record
     }
+}
 
-    pub(super) fn finish(&mut self) -> Bytes {
+impl Records for Lines {
+    fn signal(&self) -> Signal {
+        Signal::Logs
+    }
+
+    fn begin(&mut self, file: FileId, attributes: &Attributes) {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.observed_ns = since.as_nanos() as i64;
+        self.file = file;
+        self.offsets.clear();
+        if self.attributes != *attributes {
+            self.encoded = encode_attributes(attributes);
+            self.attributes.clone_from(attributes);
+        }
+        if let Some(operators) = &mut self.operators {
+            operators.begin(attributes, &self.resource);
+        }
+    }
+
+    fn push(&mut self, line: Line<'_>) {
+        if self.operators.is_none() {
+            self.offsets.push(line.offset);
+        }
+        let text = match decoded(self.charset, line.text) {
+            Ok(text) if self.write(&text, &line) => return,
+            Ok(text) => AnyValue::String(text.into_owned()),
+            Err(bytes) => AnyValue::Bytes(bytes),
+        };
+        let record = self.record(text, line);
+        match &mut self.operators {
+            Some(operators) => operators.push(record, line.text.len()),
+            None => self.encoder.push(&record),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.operators.as_ref().map_or(self.encoder.len(), Operators::bytes) >= REQUEST_BYTES
+    }
+
+    fn items(&self) -> u32 {
+        self.operators.as_ref().map_or(self.encoder.encoded().items, Operators::items)
+    }
+
+    fn place_of(&self, item: usize) -> Option<(FileId, u64)> {
+        self.offsets.get(item).map(|offset| (self.file, *offset))
+    }
+
+    fn finish(&mut self) -> Bytes {
         match &mut self.operators {
             Some(operators) => operators.finish(),
             None => self.encoder.finish(),
         }
+    }
+
+    fn operators(&mut self) -> Option<&mut Operators> {
+        self.operators.as_mut()
     }
 }
 
@@ -154,7 +154,7 @@ mod tests {
     use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
     use prost::Message as _;
     use sluice_config::load::read_text;
-    use sluice_otlp::{Signal, scan};
+    use sluice_otlp::scan;
 
     use super::*;
 

@@ -8,10 +8,9 @@ use std::time::Duration;
 use sluice_config::Fields;
 use sluice_operators::{Chain, ChainConfig, Label, Root};
 use sluice_otlp::AnyValue;
-use sluice_tail::{Boundary, Charset, Compression, Glob, Options, Splitter};
+use sluice_tail::{Boundary, Charset, Options, Splitter};
 
-use super::attributes::FileAttributes;
-use super::header::HeaderConfig;
+use crate::files::{FileAttributes, HeaderConfig, options};
 use crate::splitting;
 
 const MIB: u64 = 1 << 20;
@@ -33,16 +32,8 @@ pub struct FilelogConfig {
 
 impl FilelogConfig {
     pub fn read(fields: &mut Fields<'_>) -> FilelogConfig {
-        let include = globs(
-            fields,
-            "include",
-            "Patterns of the files to read: `*`, `?`, `[a-z]`, \
-            `{a,b}`, and `**` for any number of directories. Required.",
-        );
-        if include.is_empty() && !fields.is_given("include") {
-            fields.error_missing("include");
-        }
-        let exclude = globs(fields, "exclude", "Patterns of files that are not read.");
+        let include = options::include(fields);
+        let exclude = options::globs(fields, "exclude", "Patterns of files that are not read.");
         let doc = "Files that were modified longer ago than this are not begun.";
         let exclude_older_than =
             fields.optional_duration("exclude_older_than", Duration::ZERO..=Duration::MAX, doc);
@@ -59,26 +50,13 @@ impl FilelogConfig {
         let doc = "A last line without its end is a record after this time without anything new. \
                    0: never.";
         let flush_after = fields.duration("force_flush_period", Duration::from_millis(500), doc);
-        let doc = "Interval at which files are looked at where inotify reports no changes: on \
-                   network file systems, and when no watches are left. Up to ten times that for \
-                   files without changes for a while. All other files are read within 100 ms.";
-        let least = Duration::from_millis(10);
-        let poll_interval = fields.duration_in(
-            "poll_interval",
-            Duration::from_millis(200),
-            least..=Duration::from_secs(3600),
-            doc,
-        );
-        let doc = "Bytes at the beginning of a file that tell it from others, beside its inode and \
-                   the 256 bytes before its checkpoint.";
-        let head_bytes = fields.size("fingerprint_size", 1000, 16..=MIB, doc) as usize;
-        let doc = "The most files that are open at a time. Half of them may be files that were \
-                   renamed or removed and are still followed.";
-        let max_open = fields.integer("max_concurrent_files", 1024, 1..=65_536_usize, doc).max(2);
+        let poll_interval = options::poll_interval(fields);
+        let head_bytes = options::head_bytes(fields);
+        let max_open = options::max_open(fields);
         let why = "files are read in turns, not in batches";
         fields.no_effect("max_batches", why);
-        let compression = read_compression(fields);
-        let deletes = read_deletes(fields, starts_at_end);
+        let compression = options::compression(fields);
+        let deletes = options::deletes(fields, starts_at_end);
         let doc = "Reads a file only while no other process locks it (`flock`).";
         let locks = fields.boolean("acquire_fs_lock", false, doc);
         read_without_effect(fields);
@@ -113,20 +91,6 @@ impl FilelogConfig {
     }
 }
 
-fn globs(fields: &mut Fields<'_>, key: &str, doc: &str) -> Vec<Glob> {
-    let texts = fields.string_list(key, &[], doc);
-    let mut globs = Vec::new();
-    for text in texts {
-        match Glob::new(&text) {
-            Ok(glob) => globs.push(glob),
-            Err(reason) => {
-                fields.error_at(key, &format!("has the pattern `{text}`, which {reason}"))
-            }
-        }
-    }
-    globs
-}
-
 fn read_splitter(fields: &mut Fields<'_>) -> Splitter {
     let charset = splitting::encoding(fields);
     let boundary = splitting::multiline(fields, charset).unwrap_or(match charset {
@@ -147,15 +111,6 @@ fn read_splitter(fields: &mut Fields<'_>) -> Splitter {
     Splitter { boundary, charset, max_bytes, truncates, keeps_leading, keeps_trailing }
 }
 
-fn read_compression(fields: &mut Fields<'_>) -> Compression {
-    let choices =
-        [("", Compression::None), ("gzip", Compression::Gzip), ("auto", Compression::Auto)];
-    let doc = "Empty: no file is compressed. `gzip`: all are. `auto`: files that begin as gzip \
-               does; a rotated file that was compressed is read on, if `include` matches its new \
-               name.";
-    fields.choice("compression", Compression::None, &choices, doc)
-}
-
 fn read_header(fields: &mut Fields<'_>, starts_at_end: bool) -> Option<HeaderConfig> {
     let doc = "Makes attributes of all records out of the first lines of their file, 64 KiB at \
                most. These lines are no records. Needs `start_at: beginning`.";
@@ -164,17 +119,6 @@ fn read_header(fields: &mut Fields<'_>, starts_at_end: bool) -> Option<HeaderCon
         fields.error_at("header", "needs `start_at: beginning`");
     }
     header.flatten()
-}
-
-fn read_deletes(fields: &mut Fields<'_>, starts_at_end: bool) -> bool {
-    let doc = "Deletes each file when all of it is read and delivered, or on disk in \
-               `buffer.directory`, and nothing came for 500 ms or a longer `poll_interval`. A \
-               compressed one must be complete. Needs `start_at: beginning`.";
-    let deletes = fields.boolean("delete_after_read", false, doc);
-    if deletes && starts_at_end {
-        fields.error_at("delete_after_read", "needs `start_at: beginning`");
-    }
-    deletes
 }
 
 /// Options of the Collector for what is done another way here.

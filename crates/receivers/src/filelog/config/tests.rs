@@ -1,5 +1,7 @@
 use sluice_config::load::read_text;
 
+use sluice_tail::Compression;
+
 use super::*;
 
 fn read(text: &str) -> (FilelogConfig, Vec<String>) {

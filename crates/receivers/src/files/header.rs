@@ -13,25 +13,28 @@ use sluice_otlp::AnyValue;
 use sluice_tail::{Charset, FileId, Tail, Turn};
 
 use super::attributes::Attributes;
-use super::metrics::Counters;
+use super::counters::Counters;
 
 /// The longest header. Less than a window, so that its end is always in the window.
 const HEADER_BYTES: usize = 64 << 10;
 /// Pause before a file is tried again that could not be read.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Headers that are kept.
-pub(super) const CACHED_HEADERS: usize = 128;
+pub(crate) const CACHED_HEADERS: usize = 128;
 
 #[derive(Clone)]
 pub struct HeaderConfig {
     /// Lines that it matches are the header.
     pattern: Pattern,
-    /// The attributes that come out of them are those of all records.
-    operators: ChainConfig,
+    /// The attributes that come out of them are those of all records. None: [`HEADER_TEXT`] is.
+    operators: Option<ChainConfig>,
 }
 
+/// The attribute that is a header's text.
+pub(crate) const HEADER_TEXT: &str = "log.file.header";
+
 impl HeaderConfig {
-    pub(super) fn read(fields: &mut Fields<'_>) -> Option<HeaderConfig> {
+    pub(crate) fn read(fields: &mut Fields<'_>) -> Option<HeaderConfig> {
         let doc = "The first lines of a file that it matches are its header. Required.";
         let pattern = fields.parsed("pattern", "regular expression", None, doc, Pattern::new);
         if pattern.is_none() && !fields.is_given("pattern") {
@@ -44,7 +47,12 @@ impl HeaderConfig {
         if !fields.is_given(key) || fields.is_empty_list(key) {
             fields.error_missing(key);
         }
-        Some(HeaderConfig { pattern: pattern?, operators })
+        Some(HeaderConfig { pattern: pattern?, operators: Some(operators) })
+    }
+
+    /// The last of the first lines that match gives its text, as the attribute [`HEADER_TEXT`].
+    pub(crate) fn text_of(pattern: Pattern) -> HeaderConfig {
+        HeaderConfig { pattern, operators: None }
     }
 }
 
@@ -61,7 +69,7 @@ struct Found {
 }
 
 /// The headers of files.
-pub(super) struct Headers {
+pub(crate) struct Headers {
     config: HeaderConfig,
     charset: Charset,
     counters: Arc<Counters>,
@@ -69,7 +77,7 @@ pub(super) struct Headers {
 }
 
 impl Headers {
-    pub(super) fn new(config: HeaderConfig, charset: Charset, counters: Arc<Counters>) -> Headers {
+    pub(crate) fn new(config: HeaderConfig, charset: Charset, counters: Arc<Counters>) -> Headers {
         Headers { config, charset, counters, whole: HashMap::new() }
     }
 
@@ -78,7 +86,7 @@ impl Headers {
     ///
     /// # Errors
     /// Further lines of it may follow, so that no record can be read yet: the end of the turn.
-    pub(super) fn pass(
+    pub(crate) fn pass(
         &mut self,
         tail: &mut Tail,
         id: FileId,
@@ -117,7 +125,8 @@ impl Headers {
     /// The header at the beginning of these bytes. `is_flushed`: their last line has no end, and
     /// will have none.
     fn find(&self, bytes: &[u8], is_flushed: bool) -> Found {
-        let (mut chain, mut records) = (self.config.operators.build(), Vec::new());
+        let mut chain = self.config.operators.as_ref().map(ChainConfig::build);
+        let mut records = Vec::new();
         let (mut found, mut at) = (Found::default(), 0);
         loop {
             let rest = &bytes[at..];
@@ -135,9 +144,16 @@ impl Headers {
             }
             at += next;
             let origin = Origin { stream: 0, range: 0..0 };
-            chain.process(Record::new(AnyValue::String(text.to_owned()), 0, origin), &mut records);
+            let text = AnyValue::String(text.to_owned());
+            match &mut chain {
+                Some(chain) => chain.process(Record::new(text, 0, origin), &mut records),
+                None => found.attributes = vec![(HEADER_TEXT.to_owned(), text)],
+            }
         }
-        chain.flush(Duration::MAX, &mut records);
+        if let Some(chain) = &mut chain {
+            chain.flush(Duration::MAX, &mut records);
+            (found.errors, found.failure) = (chain.counts().errors, chain.take_failure());
+        }
         for (key, value) in records.into_iter().flat_map(|record| record.attributes) {
             match found.attributes.iter_mut().find(|(known, _)| *known == key) {
                 Some(known) => known.1 = value,
@@ -146,7 +162,6 @@ impl Headers {
         }
         found.len = at as u64;
         found.is_whole |= bytes.len() >= HEADER_BYTES;
-        (found.errors, found.failure) = (chain.counts().errors, chain.take_failure());
         found
     }
 }

@@ -18,7 +18,7 @@ use sluice_tail::FileId;
 use super::attributes::Attributes;
 
 /// Held records are let go at most this late.
-pub(super) const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
+pub(crate) const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
 /// Failures of operators are told at most this often; all of them are counted.
 const TELL_INTERVAL: Duration = Duration::from_secs(10);
 /// Memory of a record beside its text, about.
@@ -26,7 +26,7 @@ const RECORD_BYTES: usize = 128;
 /// Ranges of a file of which records may be held. Beyond, neighbours have one position.
 const RANGES_MAX: usize = 64;
 
-pub(super) struct Operators {
+pub(crate) struct Operators {
     chain: Chain,
     /// The next request, and the origins of its records.
     encoder: Encoder,
@@ -44,15 +44,15 @@ pub(super) struct Operators {
 }
 
 /// A request of records that have left.
-pub(super) struct Left {
-    pub(super) bytes: Bytes,
-    pub(super) items: u32,
+pub(crate) struct Left {
+    pub(crate) bytes: Bytes,
+    pub(crate) items: u32,
     /// Of its records, in their order; none if their order is another.
-    pub(super) origins: Vec<Origin>,
+    pub(crate) origins: Vec<Origin>,
 }
 
 impl Operators {
-    pub(super) fn new(chain: Chain) -> Operators {
+    pub(crate) fn new(chain: Chain) -> Operators {
         Operators {
             chain,
             encoder: Encoder::default(),
@@ -67,13 +67,13 @@ impl Operators {
     }
 
     /// Lines of a file come, whose records begin with these.
-    pub(super) fn begin(&mut self, attributes: &Attributes, resource: &Attributes) {
+    pub(crate) fn begin(&mut self, attributes: &Attributes, resource: &Attributes) {
         self.chain.begin(attributes, resource);
         self.begins_anew = self.holds_nothing() && self.items() == 0;
     }
 
     /// Takes a line without a record, if that is possible.
-    pub(super) fn write(&mut self, line: &str, origin: Origin, observed_ns: i64) -> bool {
+    pub(crate) fn write(&mut self, line: &str, origin: Origin, observed_ns: i64) -> bool {
         let is_written = self.chain.write(line, origin.stream, observed_ns, &mut self.encoder);
         if is_written {
             self.bytes += line.len() + RECORD_BYTES;
@@ -82,7 +82,7 @@ impl Operators {
         is_written
     }
 
-    pub(super) fn push(&mut self, record: Record, line_bytes: usize) {
+    pub(crate) fn push(&mut self, record: Record, line_bytes: usize) {
         self.bytes += line_bytes + RECORD_BYTES;
         self.chain.process(record, &mut self.left);
         self.take_left();
@@ -98,27 +98,27 @@ impl Operators {
     }
 
     /// Bytes of lines since the last request, or of the request that they became.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes.max(self.encoder.len())
     }
 
-    pub(super) fn items(&self) -> u32 {
+    pub(crate) fn items(&self) -> u32 {
         self.encoder.encoded().items
     }
 
-    pub(super) fn held_bytes(&self) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         self.chain.held_bytes()
     }
 
     /// The time of this moment for [`Operators::flush`], and the bytes of the records that it would
     /// let go, roughly.
-    pub(super) fn due(&mut self) -> (Duration, usize) {
+    pub(crate) fn due(&mut self) -> (Duration, usize) {
         let now = self.began.elapsed();
         (now, self.chain.due_bytes(now))
     }
 
     /// Lets go the records that were held for their time; with [`Duration::MAX`] all of them.
-    pub(super) fn flush(&mut self, now: Duration) {
+    pub(crate) fn flush(&mut self, now: Duration) {
         self.chain.flush(now, &mut self.left);
         self.take_left();
     }
@@ -126,7 +126,7 @@ impl Operators {
     /// The positions for the request of the records that have left: of ranges of which nothing is
     /// held any more, and shares of ranges of which other records are still held. `now`: the file
     /// and the start of the range that is read now, which has a position of its own.
-    pub(super) fn released(&mut self, now: Option<(FileId, u64)>) -> Vec<Position> {
+    pub(crate) fn released(&mut self, now: Option<(FileId, u64)>) -> Vec<Position> {
         let mut released = Vec::new();
         if self.held.is_empty() {
             return released;
@@ -163,13 +163,13 @@ impl Operators {
 
     /// Whether the next request has all records of the range that was read, and these depend on
     /// nothing else, so that they come again when it is read again.
-    pub(super) fn makes_the_same_again(&self) -> bool {
+    pub(crate) fn makes_the_same_again(&self) -> bool {
         self.begins_anew && self.holds_nothing()
     }
 
     /// A sum over the records that have left: of which lines they are, in their order. Operators
     /// that go by chance or by the time may make others of the same lines.
-    pub(super) fn made(&self) -> u32 {
+    pub(crate) fn made(&self) -> u32 {
         let mut hasher = DefaultHasher::new();
         for Origin { range, .. } in &self.origins {
             (range.start, range.end).hash(&mut hasher);
@@ -178,12 +178,12 @@ impl Operators {
     }
 
     /// The lowest offset of the file of which something is held.
-    pub(super) fn lowest_held(&self, id: FileId) -> Option<u64> {
+    pub(crate) fn lowest_held(&self, id: FileId) -> Option<u64> {
         if self.chain.held_bytes() > 0 { self.chain.held().get(&id.0).copied() } else { None }
     }
 
     /// A range of a file has ended here.
-    pub(super) fn end_range(&mut self, id: FileId, range: Range<u64>, position: &Position) {
+    pub(crate) fn end_range(&mut self, id: FileId, range: Range<u64>, position: &Position) {
         // Lines of which nothing has left fill no request.
         self.bytes = 0;
         if self.lowest_held(id).is_some_and(|lowest| lowest < range.end) {
@@ -196,13 +196,13 @@ impl Operators {
     }
 
     /// Drops what is held of a file, which is read again from there.
-    pub(super) fn forget(&mut self, id: FileId) {
+    pub(crate) fn forget(&mut self, id: FileId) {
         self.held.remove(&id);
         self.chain.forget(id.0);
     }
 
     /// The records that have left, as a request.
-    pub(super) fn take(&mut self) -> Left {
+    pub(crate) fn take(&mut self) -> Left {
         let items = self.items();
         let mut origins = std::mem::take(&mut self.origins);
         if !self.encoder.keeps_order() {
@@ -212,18 +212,18 @@ impl Operators {
     }
 
     /// The request of the records that have left. It is empty if there are none.
-    pub(super) fn finish(&mut self) -> Bytes {
+    pub(crate) fn finish(&mut self) -> Bytes {
         self.origins.clear();
         self.bytes = 0;
         self.encoder.finish()
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> Counts {
         self.chain.counts()
     }
 
     /// Logs a failure, unless one was logged a moment ago.
-    pub(super) fn tell_failure(&mut self, now: Instant) {
+    pub(crate) fn tell_failure(&mut self, now: Instant) {
         let Some(failure) = self.chain.take_failure() else { return };
         if self.told.is_none_or(|told| now.duration_since(told) >= TELL_INTERVAL) {
             self.told = Some(now);

@@ -7,7 +7,7 @@ use std::path::Path;
 use sluice_otlp::AnyValue;
 
 /// Attributes that every record of a file has.
-pub(super) type Attributes = Vec<(String, AnyValue)>;
+pub(crate) type Attributes = Vec<(String, AnyValue)>;
 
 /// The attributes that are wanted.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +27,7 @@ pub struct FileAttributes {
 
 impl FileAttributes {
     /// Those of the file at a path. `metadata`: of the open file.
-    pub(super) fn of(&self, path: &Path, metadata: Option<&fs::Metadata>) -> Attributes {
+    pub(crate) fn of(&self, path: &Path, metadata: Option<&fs::Metadata>) -> Attributes {
         let mut attributes = self.constant.clone();
         let mut add = |name: &str, value: String| {
             attributes.retain(|(key, _)| key != name);

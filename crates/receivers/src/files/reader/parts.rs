@@ -9,11 +9,11 @@ use bytes::Bytes;
 use sluice_flow::Payload;
 use sluice_flow::source::{IngressRoute, Permit, Position, Receipt, Refusal, Request};
 use sluice_operators::Origin;
-use sluice_otlp::{Halving, Malformed, Signal, SplitLimits};
+use sluice_otlp::{Halving, Malformed, SplitLimits};
 use sluice_tail::FileId;
 
 use super::{Counters, PAUSE, Reader, final_reason, submit};
-use crate::filelog::operators::Left;
+use crate::files::operators::Left;
 
 /// The outcome of a request.
 pub(super) enum Submitted {
@@ -63,7 +63,8 @@ impl Reader {
                 // Files may have changed meanwhile.
                 waits = true;
                 let half = SplitLimits::half_of(items);
-                let mut parts = Halving::new(Signal::Logs, &bytes, half).map_err(unreadable)?;
+                let mut parts =
+                    Halving::new(self.records.signal(), &bytes, half).map_err(unreadable)?;
                 let mut place = 0;
                 while let Some(part) = parts.next() {
                     let part = part.map_err(unreadable)?;
@@ -98,7 +99,7 @@ impl Reader {
         positions: &[Position],
     ) -> Result<Submitted, Refusal> {
         loop {
-            let delay = match self.ingress.route(Signal::Logs) {
+            let delay = match self.ingress.route(self.records.signal()) {
                 // A reload exchanges routes.
                 Some(route) => {
                     let permit = self.admitted(&*route, bytes.len()).await;
@@ -123,7 +124,7 @@ impl Reader {
     /// The file of a record, and the offset of its line.
     fn place_of(&self, origins: &[Origin], index: usize) -> Option<(FileId, u64)> {
         let of_operators = origins.get(index).map(|it| (FileId(it.stream), it.range.start));
-        of_operators.or_else(|| self.lines.place_of(index))
+        of_operators.or_else(|| self.records.place_of(index))
     }
 
     /// A request that shares these positions.

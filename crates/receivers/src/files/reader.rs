@@ -13,22 +13,23 @@ use std::time::{Duration, Instant};
 use sluice_flow::idle;
 use sluice_flow::source::{ArrivedBody, Ingress, IngressRoute, Permit, Receipt, Refusal, Request};
 use sluice_operators::Counts;
-use sluice_otlp::Signal;
 use sluice_tail::{FileId, Tail, Turn, WINDOW_BYTES};
 use tokio::io::unix::AsyncFd;
 use tokio_util::sync::CancellationToken;
 
 use self::held::HeldFrom;
 use self::parts::Named;
+use super::Records;
 use super::attributes::{Attributes, FileAttributes};
 use super::clock::Clock;
+use super::counters::Counters;
 use super::header::{CACHED_HEADERS, Headers};
-use super::lines::{Lines, REQUEST_BYTES};
-use super::metrics::Counters;
 use super::operators::Left;
 use super::progress::Progress;
 use crate::receiver::Streams;
 
+/// A request is full with this many bytes.
+pub(crate) const REQUEST_BYTES: usize = 256 << 10;
 /// Requests of one file before the next file has its turn.
 const TURN_REQUESTS: usize = 4;
 /// Files are looked for, and opened, this often while deliveries want nothing: they may be removed.
@@ -45,7 +46,7 @@ const CACHED_ATTRIBUTES: usize = 1024;
 pub(super) struct Reader {
     tail: Tail,
     progress: Progress,
-    lines: Lines,
+    records: Box<dyn Records>,
     files: FileAttributes,
     pub(super) headers: Option<Headers>,
     /// Changes with all that decides what is made of lines.
@@ -76,7 +77,7 @@ impl Reader {
     pub(super) fn new(
         tail: Tail,
         progress: Progress,
-        lines: Lines,
+        records: Box<dyn Records>,
         files: FileAttributes,
         ingress: Arc<dyn Ingress>,
         counters: Arc<Counters>,
@@ -89,7 +90,7 @@ impl Reader {
         Reader {
             tail,
             progress,
-            lines,
+            records,
             files,
             headers: None,
             seed: 0,
@@ -201,13 +202,13 @@ impl Reader {
         let now = self.clock.now();
         self.next_sum.get_or_insert(now + SUM_INTERVAL);
         self.next_give_back.get_or_insert(now + GIVE_BACK_AFTER);
-        if self.ingress.route(Signal::Logs).is_none() {
+        if self.ingress.route(self.records.signal()).is_none() {
             self.tail.again(id, now, PAUSE);
             return;
         }
         let Some(id) = self.tail.turn(id, now) else { return };
         if self.progress.is_interrupted(id)
-            && let Some(operators) = self.lines.operators()
+            && let Some(operators) = self.records.operators()
         {
             operators.forget(id);
         }
@@ -230,7 +231,7 @@ impl Reader {
         let mut window_bytes = WINDOW_BYTES;
         let mut requests = 0;
         while requests < TURN_REQUESTS {
-            let Some(route) = self.ingress.route(Signal::Logs) else { return Ok(false) };
+            let Some(route) = self.ingress.route(self.records.signal()) else { return Ok(false) };
             let permit = self.admit(&*route, &mut window_bytes).await?;
             // The file may have been closed to make room while memory was waited for.
             if self.stop.is_cancelled() || !self.tail.is_open(id) {
@@ -245,7 +246,7 @@ impl Reader {
             if !range.is_empty() {
                 requests += 1;
                 self.tail.progressed(id, now);
-                let waits = if self.lines.operators().is_some() {
+                let waits = if self.records.operators().is_some() {
                     self.submit_left(id, range, cut, &route, permit).await?
                 } else {
                     self.submit_lines(id, range, &route, permit).await?
@@ -273,7 +274,7 @@ impl Reader {
         permit: Permit,
     ) -> Result<bool, Refusal> {
         let positions = vec![self.progress.begin(id, range.clone())];
-        let (items, bytes) = (self.lines.items(), self.lines.finish());
+        let (items, bytes) = (self.records.items(), self.records.finish());
         let left = Left { bytes, items, origins: Vec::new() };
         let named = Some(Named { id, range: range.clone(), made: items });
         let (waits, accepted) = self.submit_in_parts(route, permit, left, positions, named).await?;
@@ -349,26 +350,26 @@ impl Reader {
         let of_header = match of_header.transpose() {
             Ok(attributes) => attributes,
             Err(outcome) => {
-                self.lines.begin(id, &Attributes::new());
+                self.records.begin(id, &Attributes::new());
                 return (start..self.tail.end_range(id), None, outcome);
             }
         };
         let cached = &mut self.attributes;
         let attributes = attributes_of(&self.tail, id, &self.files, of_header, cached);
-        self.lines.begin(id, attributes);
+        self.records.begin(id, attributes);
         let mut held = HeldFrom::default();
         let outcome = loop {
-            if self.lines.is_full() || self.tail.is_at_stop(id) {
+            if self.records.is_full() || self.tail.is_at_stop(id) {
                 break Turn::Lines;
             }
             match self.tail.line(id) {
                 Some(line) => {
                     let place = (line.offset, line.number);
-                    self.lines.push(line);
-                    held.note(place, &mut self.lines);
+                    self.records.push(line);
+                    held.note(place, &mut *self.records);
                 }
                 None => {
-                    held.find(id, &mut self.lines, &self.tail);
+                    held.find(id, &mut *self.records, &self.tail);
                     match self.tail.fill(id, window_bytes, now) {
                         Turn::Lines => {}
                         outcome => break outcome,
@@ -376,14 +377,14 @@ impl Reader {
                 }
             }
         };
-        held.find(id, &mut self.lines, &self.tail);
+        held.find(id, &mut *self.records, &self.tail);
         let cut = held.found.filter(|at| self.tail.cut_range(id, *at)).map(|at| at.offset);
         (start..self.tail.end_range(id), cut, outcome)
     }
 
     /// Counts what operators did.
     fn count_operators(&mut self) {
-        let Some(operators) = self.lines.operators() else { return };
+        let Some(operators) = self.records.operators() else { return };
         operators.tell_failure(self.clock.now());
         self.holds = operators.held_bytes() > 0;
         let counts = operators.counts();

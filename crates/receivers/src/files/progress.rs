@@ -12,7 +12,7 @@ use sluice_flow::source::{Position, Positions};
 use sluice_tail::{Checkpoint, FileId, Journal, Known, Name, Sent, Tail};
 use tokio::task::JoinHandle;
 
-use super::metrics::Counters;
+use super::counters::Counters;
 use crate::receiver::Streams;
 
 /// Time between checkpoints, if something changed.

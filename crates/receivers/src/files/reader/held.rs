@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_flow::source::{IngressRoute, Permit, Position, Refusal};
-use sluice_otlp::Signal;
 use sluice_tail::{FileId, Mark, Tail};
 
 use super::parts::{Named, Submitted};
 use super::{Counters, PAUSE, Reader, final_reason};
-use crate::filelog::lines::{Lines, REQUEST_BYTES};
-use crate::filelog::operators::FLUSH_INTERVAL;
+use crate::files::operators::FLUSH_INTERVAL;
+use crate::files::{REQUEST_BYTES, Records};
 
 /// Finds the first line of a range of which a record is held.
 #[derive(Default)]
@@ -23,16 +22,16 @@ pub(super) struct HeldFrom {
 
 impl HeldFrom {
     /// A line has entered the operators, if there are some.
-    pub(super) fn note(&mut self, line: (u64, u64), lines: &mut Lines) {
-        match lines.operators() {
+    pub(super) fn note(&mut self, line: (u64, u64), records: &mut dyn Records) {
+        match records.operators() {
             Some(operators) if operators.held_bytes() > 0 => self.lines.push(line),
             _ => self.lines.clear(),
         }
     }
 
     /// Looks which of the lines is the first, while the bytes before it are in memory.
-    pub(super) fn find(&mut self, id: FileId, lines: &mut Lines, tail: &Tail) {
-        let lowest = lines.operators().and_then(|operators| operators.lowest_held(id));
+    pub(super) fn find(&mut self, id: FileId, records: &mut dyn Records, tail: &Tail) {
+        let lowest = records.operators().and_then(|operators| operators.lowest_held(id));
         self.found = self.found.filter(|found| Some(found.offset) == lowest);
         let first = self.lines.drain(..).find(|(offset, _)| Some(*offset) == lowest);
         if let Some(line) = first {
@@ -55,7 +54,7 @@ impl Reader {
         let cut = cut.unwrap_or(range.end);
         let mut positions = Vec::new();
         let parts = [range.start..cut, cut..range.end].into_iter().filter(|it| !it.is_empty());
-        let Some(operators) = self.lines.operators() else { return Ok(false) };
+        let Some(operators) = self.records.operators() else { return Ok(false) };
         for part in parts {
             let position = self.progress.begin(id, part.clone());
             operators.end_range(id, part, &position);
@@ -77,9 +76,11 @@ impl Reader {
     /// Submits records that operators have held for their time.
     pub(super) async fn flush(&mut self) {
         self.next_flush = self.clock.now() + FLUSH_INTERVAL;
-        let Some(operators) = self.lines.operators() else { return };
+        let Some(operators) = self.records.operators() else { return };
         let (now, bytes) = operators.due();
-        let Some(route) = self.ingress.route(Signal::Logs).filter(|_| bytes > 0) else { return };
+        let Some(route) = self.ingress.route(self.records.signal()).filter(|_| bytes > 0) else {
+            return;
+        };
         let mut admitted = self.admitted(&*route, bytes + REQUEST_BYTES).await;
         // Together they are too large for ever: they are submitted in parts.
         if admitted.as_ref().is_err_and(|refusal| final_reason(refusal).is_some()) {
@@ -101,7 +102,7 @@ impl Reader {
         permit: Permit,
         now: Duration,
     ) -> Result<(), Refusal> {
-        let Some(operators) = self.lines.operators() else { return Ok(()) };
+        let Some(operators) = self.records.operators() else { return Ok(()) };
         operators.flush(now);
         let (positions, left) = (operators.released(None), operators.take());
         let result = self.submit_in_parts(route, permit, left, positions, None).await;
@@ -115,9 +116,12 @@ impl Reader {
     /// Lets go all that operators hold, if there is room for it at once; otherwise it is read again
     /// by the receiver that goes on here.
     pub(super) fn flush_at_end(&mut self) {
-        let Some(operators) = self.lines.operators() else { return };
+        let signal = self.records.signal();
+        let Some(operators) = self.records.operators() else { return };
         let bytes = operators.held_bytes();
-        let Some(route) = self.ingress.route(Signal::Logs).filter(|_| bytes > 0) else { return };
+        let Some(route) = self.ingress.route(signal).filter(|_| bytes > 0) else {
+            return;
+        };
         let Ok(permit) = route.admit_at_once(bytes + REQUEST_BYTES) else { return };
         operators.flush(Duration::MAX);
         let (positions, left) = (operators.released(None), operators.take());

@@ -1,0 +1,290 @@
+//! Samples to requests of OTLP metrics, by way of line protocol.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sluice_influx::{Builder, Limits, LineWriter, Precision, Reader, Settings, Value};
+use sluice_otlp::{AnyValue, Signal};
+use sluice_tail::{FileId, Line};
+
+use super::config::{FieldKind, K6Config, TimeFormat};
+use super::metrics::K6Counters;
+use super::{csv, json};
+use crate::files::{Attributes, FileAttributes, HEADER_TEXT, REQUEST_BYTES, Records};
+
+const PATH: &str = "log.file.path";
+/// A row whose quote stays open is at fault beyond so many bytes.
+const OPEN_BYTES: usize = 64 << 10;
+/// So much at a file's beginning is searched for definitions of metrics after a restart.
+const DEFINITIONS_BYTES: u64 = 64 << 20;
+
+/// Why a line is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fault(pub(super) &'static str);
+
+/// What a line says.
+#[derive(Debug)]
+pub(super) enum Read<'a> {
+    Sample(Sample<'a>),
+    /// This metric is a counter: each of its samples is an increment.
+    Counter(Cow<'a, str>),
+    Nothing,
+}
+
+#[derive(Debug)]
+pub(super) struct Sample<'a> {
+    pub(super) name: Cow<'a, str>,
+    pub(super) time: Cow<'a, str>,
+    pub(super) value: f64,
+    pub(super) tags: Tags<'a>,
+}
+
+/// Samples of one request have the same tags: what is written the same is read once.
+#[derive(Debug)]
+pub(super) enum Tags<'a> {
+    Json(&'a [u8]),
+    Csv(&'a [u8]),
+    Read(Vec<(String, String)>),
+}
+
+/// The tags that were read last, as parts of a line of line protocol.
+#[derive(Default)]
+struct Head {
+    raw: Vec<u8>,
+    is_json: bool,
+    tags: Vec<u8>,
+    fields: Vec<u8>,
+    number: usize,
+}
+
+/// The attributes of a file that samples need: none of them becomes one of a sample.
+pub(super) fn wanted() -> FileAttributes {
+    FileAttributes { path: true, ..FileAttributes::default() }
+}
+
+/// Makes requests of samples.
+pub(super) struct Samples {
+    time_format: TimeFormat,
+    tags_as_fields: Vec<(String, FieldKind)>,
+    reader: Reader,
+    builder: Builder,
+    counters: Arc<K6Counters>,
+    file: FileId,
+    path: String,
+    /// Columns of tags of a file of rows.
+    columns: Option<Vec<String>>,
+    /// Of the file whose columns these are.
+    header: String,
+    head: Head,
+    /// The last time, as written, and in nanoseconds since 1970.
+    time: (String, i64),
+    /// A row whose quote is open, with the offset of its beginning.
+    open: Vec<u8>,
+    line: Vec<u8>,
+}
+
+impl Samples {
+    pub(super) fn new(config: &K6Config, counters: Arc<K6Counters>) -> Samples {
+        let settings = Settings { sums: config.counters.iter().cloned().collect() };
+        Samples {
+            time_format: config.time_format,
+            tags_as_fields: config.tags_as_fields.clone(),
+            reader: Reader::new(Precision::Nanoseconds, Limits::default()),
+            builder: Builder::new(&settings),
+            counters,
+            file: FileId(0),
+            path: String::new(),
+            columns: None,
+            header: String::new(),
+            head: Head::default(),
+            time: (String::new(), 0),
+            open: Vec::new(),
+            line: Vec::new(),
+        }
+    }
+
+    /// Learns which metrics are counters: lines before this one said so, and may have been read
+    /// before a restart.
+    fn learn(&mut self, path: &Path) {
+        let Ok(file) = File::open(path) else { return };
+        let mut lines = BufReader::new(file.take(DEFINITIONS_BYTES));
+        let mut line = Vec::new();
+        while lines.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
+            if line.starts_with(br#"{"type":"Metric""#)
+                && let Ok(Read::Counter(name)) = json::read(&line)
+            {
+                self.builder.note_sum(&name);
+            }
+            if !line.starts_with(b"{") {
+                return;
+            }
+            line.clear();
+        }
+    }
+
+    fn add(&mut self, line: &[u8]) -> Result<(), Fault> {
+        let read = match line.first() {
+            Some(b'{') => json::read(line)?,
+            _ => csv::read(line, self.columns.is_some())?,
+        };
+        match read {
+            Read::Sample(sample) => self.add_sample(sample),
+            Read::Counter(name) => {
+                self.builder.note_sum(&name);
+                Ok(())
+            }
+            Read::Nothing => Ok(()),
+        }
+    }
+
+    fn add_sample(&mut self, sample: Sample<'_>) -> Result<(), Fault> {
+        let time_ns = self.time_ns(&sample.time)?;
+        self.read_tags(sample.tags)?;
+        self.line.clear();
+        let unwritable = Fault("has no name that a measurement can have");
+        let mut writer = LineWriter::new(&mut self.line, &sample.name).map_err(|_| unwritable)?;
+        writer.append(&self.head.tags, &self.head.fields, self.head.number);
+        let value = writer.field(b"value", &Value::Float(sample.value));
+        value.map_err(|_| Fault("has a value that is no finite number"))?;
+        writer.end(Some(time_ns));
+        let (builder, before) = (&mut self.builder, self.reader.faults().count);
+        self.reader.read(&self.line, |line| builder.add(line, time_ns));
+        if self.reader.faults().count > before {
+            return Err(Fault("is too long, or a tag has bytes that line protocol has not"));
+        }
+        Ok(())
+    }
+
+    fn time_ns(&mut self, text: &str) -> Result<i64, Fault> {
+        if self.time.0 != text {
+            let time_ns = self.time_format.read(text);
+            self.time.1 = time_ns.ok_or(Fault("has a time that `time_format` does not allow"))?;
+            self.time.0.clear();
+            self.time.0.push_str(text);
+        }
+        Ok(self.time.1)
+    }
+
+    fn read_tags(&mut self, tags: Tags<'_>) -> Result<(), Fault> {
+        let (raw, is_json, pairs) = match tags {
+            Tags::Json(raw) | Tags::Csv(raw)
+                if raw == self.head.raw && matches!(tags, Tags::Json(_)) == self.head.is_json =>
+            {
+                return Ok(());
+            }
+            Tags::Json(raw) => {
+                (raw, true, json::tags(raw).ok_or(Fault("has tags that are no JSON object"))?)
+            }
+            Tags::Csv(raw) => {
+                (raw, false, csv::tags(raw, self.columns.as_deref().unwrap_or_default()))
+            }
+            Tags::Read(pairs) => (&[][..], true, pairs),
+        };
+        self.head.raw.clear();
+        self.head.raw.extend_from_slice(raw);
+        self.head.is_json = is_json;
+        self.write_head(&pairs);
+        Ok(())
+    }
+
+    /// Writes tags, and those that are fields, behind a measurement of one byte.
+    fn write_head(&mut self, pairs: &[(String, String)]) {
+        let Head { tags, fields, number, .. } = &mut self.head;
+        tags.clear();
+        fields.clear();
+        *number = 0;
+        let kind_of = |key: &str| self.tags_as_fields.iter().find(|(name, _)| name == key);
+        if let Ok(mut writer) = LineWriter::new(tags, "m") {
+            for (key, value) in pairs.iter().filter(|(key, _)| kind_of(key).is_none()) {
+                writer.tag(key.as_bytes(), value.as_bytes());
+            }
+        }
+        if let Ok(mut writer) = LineWriter::new(fields, "m") {
+            for (key, value) in pairs {
+                let Some((_, kind)) = kind_of(key) else { continue };
+                let written = writer.field(key.as_bytes(), &kind.read(value));
+                *number += usize::from(written.is_ok());
+            }
+        }
+        tags.drain(..1);
+        fields.drain(..1);
+    }
+
+    fn note(&self, fault: Fault, offset: u64) {
+        self.counters.count_fault(&self.path, offset, fault.0);
+    }
+}
+
+impl Records for Samples {
+    fn signal(&self) -> Signal {
+        Signal::Metrics
+    }
+
+    fn begin(&mut self, file: FileId, attributes: &Attributes) {
+        let text = |wanted: &str| {
+            attributes.iter().find_map(|(key, value)| match value {
+                AnyValue::String(text) if key == wanted => Some(text.clone()),
+                _ => None,
+            })
+        };
+        let (header, path) =
+            (text(HEADER_TEXT).unwrap_or_default(), text(PATH).unwrap_or_default());
+        if header != self.header {
+            self.columns = csv::columns(&header);
+            self.header = header;
+            self.head = Head::default();
+        }
+        if file != self.file {
+            self.file = file;
+            self.open.clear();
+            if path != self.path {
+                self.learn(Path::new(&path));
+            }
+        }
+        self.path = path;
+    }
+
+    fn push(&mut self, line: Line<'_>) {
+        let mut row = std::mem::take(&mut self.open);
+        let is_row = !row.is_empty() || line.text.first() != Some(&b'{');
+        let text = if row.is_empty() {
+            line.text
+        } else {
+            row.push(b'\n');
+            row.extend_from_slice(line.text);
+            &row
+        };
+        if is_row && csv::is_open(text) {
+            if text.len() <= OPEN_BYTES {
+                self.open = text.to_vec();
+            } else {
+                self.note(Fault("has a quote that does not end"), line.offset);
+            }
+            return;
+        }
+        if let Err(fault) = self.add(text) {
+            self.note(fault, line.offset);
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.builder.points() > 0 && self.builder.held_bytes() >= REQUEST_BYTES
+    }
+
+    fn items(&self) -> u32 {
+        self.builder.points()
+    }
+
+    /// Points of a request are sorted by metric.
+    fn place_of(&self, _: usize) -> Option<(FileId, u64)> {
+        None
+    }
+
+    fn finish(&mut self) -> Bytes {
+        self.builder.take(&[]).into()
+    }
+}

@@ -1,0 +1,155 @@
+//! k6 writes to files, and the real binary reads them. Where k6 is missing the test passes over it,
+//! unless SLUICE_TEST_REQUIRE_COMPONENTS=1.
+
+#[path = "../../load-test/tests/support/component.rs"]
+mod component;
+mod gateway;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use component::component;
+use gateway::{Gateway, alone, eventually, keeping_backend};
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::metrics::v1::metric::Data;
+use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
+use prost::Message as _;
+use sluice_load_test::Backend;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
+const ARRIVES_WITHIN: Duration = Duration::from_secs(60);
+
+/// Its requests go to the health check of the gateway under test.
+const SCRIPT: &str = "import http from 'k6/http';\n\
+    import { check } from 'k6';\n\
+    import { Counter } from 'k6/metrics';\n\
+    const bought = new Counter('bought');\n\
+    export const options = {vus: 5, iterations: 400};\n\
+    export default function () {\n\
+      const answer = http.get(`http://${__ENV.TARGET}/?a=1,b`);\n\
+      check(answer, {'is up': (it) => it.status === 200});\n\
+      bought.add(3, {shop: 'a b'});\n\
+    }\n";
+
+/// Two receivers, each with a backend of its own: JSON, and CSV.
+fn config(folder: &Path, backends: &[Backend; 2]) -> String {
+    let folder = folder.display();
+    let [json, csv] = backends;
+    let exporters = [gateway::exporter("json", json), gateway::exporter("csv", csv)].concat();
+    format!(
+        "receivers:\n  k6/json: {{include: ['{folder}/*.json'], delete_after_read: true}}\n  \
+         k6/csv: {{include: ['{folder}/*.csv'], counters: [bought]}}\nexporters:\n{exporters}\
+         buffer:\n  directory: {folder}/log\nservice:\n  pipelines:\n    metrics/json:\n      \
+         receivers: [k6/json]\n      exporters: [otlp/json]\n    metrics/csv:\n      receivers: \
+         [k6/csv]\n      exporters: [otlp/csv]\n"
+    )
+}
+
+/// The number of a metric's points, their sum, and whether all are increments.
+fn points_of(backend: &Backend, wanted: &str) -> (u64, f64, bool) {
+    let (mut number, mut sum, mut are_increments) = (0, 0.0, true);
+    for request in backend.kept() {
+        let request = ExportMetricsServiceRequest::decode(request.body).expect("metrics");
+        let scopes = request.resource_metrics.into_iter().flat_map(|it| it.scope_metrics);
+        for metric in scopes.flat_map(|it| it.metrics).filter(|it| it.name == wanted) {
+            let points = match metric.data {
+                Some(Data::Sum(data)) => data.data_points,
+                Some(Data::Gauge(data)) => {
+                    are_increments = false;
+                    data.data_points
+                }
+                _ => Vec::new(),
+            };
+            number += points.len() as u64;
+            for point in points {
+                let Some(Value::AsDouble(value)) = point.value else { panic!("{point:?}") };
+                sum += value;
+            }
+        }
+    }
+    (number, sum, are_increments)
+}
+
+/// Scenario: k6 writes JSON and CSV at once, and the gateway is stopped and started again
+/// meanwhile. Guarantee: each sample arrives once by either way, so that the sums are those of k6's
+/// own summary; counters of the script are increments; the file of JSON is deleted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_of_k6_arrive() {
+    let Some(k6) = component("SLUICE_TEST_K6") else { return };
+    let _alone = alone().await;
+    let backends = [keeping_backend(10_000).await, keeping_backend(10_000).await];
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path();
+    let (script, summary) = (path.join("script.js"), path.join("summary"));
+    std::fs::write(&script, SCRIPT).expect("is written");
+    let mut gateway = Gateway::start(&config(path, &backends)).await;
+    let target = serve().await;
+    let out = |kind: &str| format!("{kind}={}", path.join(format!("k6.{kind}")).display());
+    let mut command = Command::new(k6);
+    command
+        .args(["run", "--quiet", "--no-usage-report", "--address", "localhost:0"])
+        .args(["--out", &out("json"), "--out", &out("csv"), "--summary-export"])
+        .arg(&summary)
+        .arg(&script)
+        .env("TARGET", target.to_string())
+        .env("HOME", path)
+        .stdin(Stdio::null());
+    let running = tokio::task::spawn_blocking(move || command.output());
+    let some = async || backends.iter().all(|it| it.items() > 0);
+    assert!(eventually(ARRIVES_WITHIN, some).await, "{}", gateway.output());
+    gateway.terminate();
+    let status = gateway.ended_within(ARRIVES_WITHIN).await;
+    assert!(status.success(), "{}", gateway.output());
+    let gateway = Gateway::start(&config(path, &backends)).await;
+    let finished = running.await.expect("ends").expect("k6 runs");
+    let output = String::from_utf8_lossy(&finished.stderr).into_owned();
+    assert!(finished.status.success(), "{output}");
+    let summary = std::fs::read(&summary).expect("a summary");
+    let summary: serde_json::Value = serde_json::from_slice(&summary).expect("is JSON");
+    let counted = |name: &str| summary["metrics"][name]["count"].as_f64().expect("a count");
+    assert_eq!((counted("iterations"), counted("bought")), (400.0, 1_200.0), "{summary}");
+    for backend in &backends {
+        for name in ["http_reqs", "iterations", "bought", "data_sent"] {
+            let all = async || points_of(backend, name).1 >= counted(name);
+            assert!(eventually(ARRIVES_WITHIN, all).await, "{name}: {}", gateway.output());
+            let (_, sum, are_increments) = points_of(backend, name);
+            assert_eq!((sum, are_increments), (counted(name), true), "{name}");
+        }
+        let checks = async || points_of(backend, "checks").0 >= 400;
+        assert!(eventually(ARRIVES_WITHIN, checks).await, "{:?}", points_of(backend, "checks"));
+        let (number, sum, _) = points_of(backend, "checks");
+        assert_eq!((number, sum), (400, 400.0));
+    }
+    let [json, csv] = &backends;
+    assert_eq!(json.items(), csv.items(), "both have all samples");
+    for receiver in ["k6/json", "k6/csv"] {
+        let labels = [("receiver", receiver)];
+        assert_eq!(gateway.metric("sluice_k6_faults", &labels).await, 0.0, "{receiver}");
+    }
+    let is_gone = async || !path.join("k6.json").exists();
+    assert!(eventually(ARRIVES_WITHIN, is_gone).await, "what was delivered is deleted");
+}
+
+/// Answers each request with 200, as long as the test runs.
+async fn serve() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("binds");
+    let address = listener.local_addr().expect("is bound");
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut bytes = [0; 4096];
+                while stream.read(&mut bytes).await.is_ok_and(|read| read > 0) {
+                    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+                    if stream.write_all(answer).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
