@@ -12,8 +12,8 @@
 //! turn with single units from elsewhere: the newest that was read, and units from places that are
 //! spread over all that waits. If one of a part is taken, the rest of that part goes next: the
 //! neighbours of a good one mostly are good. With each refused item twice as much is read ahead for
-//! that, so that a long run is left behind after a few requests. Before the run counts as a fault of
-//! all data, every batch in flight is answered, and the first and the last unit of each that was
+//! that, so that a long run is left behind after a few requests. Before the run counts as a fault
+//! of all data, every batch in flight is answered, and the first and the last unit of each that was
 //! refused is tried: good data ends, or begins, in one of them.
 //!
 //! `docs/decisions/003-rejected-batches-are-searched-depth-first.md` has the measured effect.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use memchr::memchr;
+use memchr::{memchr, memmem};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -60,9 +60,11 @@ fn quick(line: &[u8]) -> Option<Sample<'_>> {
     let end = memchr(b',', rest)?;
     let value = std::str::from_utf8(&rest[..end]).ok()?.parse().ok()?;
     let rest = rest[end..].strip_prefix(br#","tags":"#)?;
-    // Whether this is one object is seen when it is read.
     let tags = rest.strip_suffix(b"}}")?;
-    let is_object = tags.first() == Some(&b'{') && tags.last() == Some(&b'}');
+    // What follows an object, as metadata do, may be a tag's text as well.
+    let is_object = tags.first() == Some(&b'{')
+        && tags.last() == Some(&b'}')
+        && memmem::find(tags, br#"},""#).is_none();
     is_object.then_some(Sample {
         name: Cow::Borrowed(name),
         time: Cow::Borrowed(time),

@@ -1,5 +1,4 @@
 use sluice_config::load::read_text;
-
 use sluice_tail::Compression;
 
 use super::*;
