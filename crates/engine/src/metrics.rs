@@ -2,6 +2,7 @@
 //! declares a table; the text of `/metrics` and docs/metrics.md are made of the same tables.
 
 mod deliveries;
+mod emitters;
 pub(crate) mod log;
 mod own_telemetry;
 mod process;
@@ -31,6 +32,7 @@ pub fn tables() -> Vec<TableDoc> {
     ];
     tables.extend(RECEIVERS.metrics().map(|describe| describe()));
     tables.extend([processors::PROCESSORS.describe(), series::SERIES.describe()]);
+    tables.push(emitters::EMITTERS.describe());
     tables.extend([deliveries::DELIVERIES.describe(), log::LOGS.describe()]);
     tables.push(own_telemetry::PUSHES.describe());
     tables
@@ -67,6 +69,9 @@ fn collect<'a>(status: &EngineStatus, naming: &'a Naming) -> Exposition<'a> {
         exposition.write(&processors::PROCESSORS, &labels, &**step.counters.load());
         if let Some(series) = step.processor.series() {
             exposition.write(&series::SERIES, &labels, &series.usage());
+        }
+        if let Some(emitter) = step.processor.emitter() {
+            exposition.write(&emitters::EMITTERS, &labels, &emitter.counts());
         }
     }
     for (planned, delivery) in &shown.deliveries {

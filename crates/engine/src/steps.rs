@@ -113,7 +113,7 @@ pub(crate) fn common_prefix(chains: &[Vec<Arc<Step>>]) -> Vec<Arc<Step>> {
 pub(crate) fn in_turn<R>(steps: &[Arc<Step>], work: impl FnOnce() -> (bool, R)) -> R {
     let mut series: Vec<_> = steps.iter().filter_map(|step| step.processor.series()).collect();
     // All requests wait for their turns in the same order.
-    series.sort_by_key(Arc::as_ptr);
+    series.sort_by_key(|it| Arc::as_ptr(it).cast::<()>());
     series.dedup_by(|one, other| Arc::ptr_eq(one, other));
     let _turns: Vec<_> = series.iter().map(|series| series.turn()).collect();
     let (is_kept, result) = work();

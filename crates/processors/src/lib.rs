@@ -9,6 +9,7 @@ mod batch;
 mod cumulative_to_delta;
 mod delta_to_cumulative;
 mod fingerprint;
+mod interval;
 mod k8s_attributes;
 mod matching;
 mod memory_limiter;
@@ -20,9 +21,10 @@ mod series;
 use sluice_config::ComponentKinds;
 
 pub use processor::{
-    BatchLimits, Build, Built, Edited, MemoryLimit, Processor, ProcessorConfig, RunningState,
+    BatchLimits, Build, Built, Edited, Emission, Emitter, EmitterCounts, MemoryLimit, Processor,
+    ProcessorConfig, Remembered, RunningState,
 };
-pub use series::{Series, Usage as SeriesUsage};
+pub use series::Usage as SeriesUsage;
 
 /// The kinds of processors in this build.
 pub static PROCESSORS: ComponentKinds<ProcessorConfig> = ComponentKinds::new(&[
@@ -30,6 +32,7 @@ pub static PROCESSORS: ComponentKinds<ProcessorConfig> = ComponentKinds::new(&[
     batch::KIND,
     cumulative_to_delta::KIND,
     delta_to_cumulative::KIND,
+    interval::KIND,
     k8s_attributes::KIND,
     memory_limiter::KIND,
     resource::KIND,

@@ -2,14 +2,14 @@
 //! knows a component; options that the engine obeys itself have their types here.
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
 use sluice_flow::{BoxFuture, Metadata};
 use sluice_otlp::{Beyond, Malformed, Signal};
 
-use crate::series::Series;
+use crate::series::Usage;
 
 /// The options of one processor.
 pub enum ProcessorConfig {
@@ -36,7 +36,67 @@ pub type Edited = Result<Result<Option<Bytes>, Beyond>, Malformed>;
 /// The running part of a processor: see [`Processor::running`].
 pub type RunningState = Arc<dyn Any + Send + Sync>;
 
-/// Edits one request after another. Keeps nothing between them, but for what [`Series`] holds.
+/// The memory that a processor has from request to request: see docs/decisions/044. A request has
+/// its turn from its first point until it is in the log or refused.
+pub trait Remembered: Any + Send + Sync {
+    /// Waits until no other request is on its way into the log.
+    fn turn(&self) -> MutexGuard<'_, ()>;
+
+    /// A point in the present turn, to which [`Remembered::undo_to`] leads back.
+    fn mark(&self) -> usize;
+
+    /// Takes back all changes of the present turn since a mark.
+    fn undo_to(&self, mark: usize);
+
+    /// Keeps the changes of the present turn for good.
+    fn keep(&self);
+
+    /// Its present size, and the points that found no room since its creation.
+    fn usage(&self) -> Usage;
+}
+
+/// The side of a processor that keeps points back and gives them out by itself, as `interval`
+/// does: see docs/decisions/049. What it keeps is in memory, and its senders are answered.
+pub trait Emitter: Send + Sync {
+    /// Ready when something may be due: at short intervals, and when data makes it so.
+    fn waits(&self) -> BoxFuture<'_, ()>;
+
+    /// Whether something is due now.
+    fn is_due(&self) -> bool;
+
+    /// In its turn: takes a request with points that are due, of about as many bytes at most, and
+    /// says how many points it has. They are back if the turn is taken back.
+    fn emit(&self, which: Emission, limit_bytes: usize) -> Option<(Bytes, u32)>;
+
+    /// Whether it keeps points back from now on; if not, requests pass as they come.
+    fn keeps_back(&self, is_on: bool);
+
+    /// Points that are late and so on, since its creation.
+    fn counts(&self) -> EmitterCounts;
+}
+
+/// Which points an [`Emitter`] gives out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Emission {
+    Due,
+    /// All that there are, before the processor ends.
+    All,
+}
+
+/// Counters of an [`Emitter`], and its present buckets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EmitterCounts {
+    /// Times for which points are kept back now.
+    pub open_buckets: u64,
+    /// Points that came after their bucket was due.
+    pub late_points: u64,
+    /// Points that passed as they came.
+    pub passed_points: u64,
+    /// Series in a bucket whose quantiles were estimates.
+    pub estimated: u64,
+}
+
+/// Edits one request after another. Keeps nothing between them, but for what [`Remembered`] holds.
 pub trait Processor: Send + Sync {
     /// `request` is uncompressed. An error only if [`sluice_otlp::scan`] does not accept it.
     /// `limit_bytes`: of the memory that the changes and the changed request take.
@@ -60,7 +120,12 @@ pub trait Processor: Send + Sync {
 
     /// The memory that the processor has from request to request, if any. It may then only run
     /// before the log, in the request's turn.
-    fn series(&self) -> Option<Arc<Series>> {
+    fn series(&self) -> Option<Arc<dyn Remembered>> {
+        None
+    }
+
+    /// Its side that gives out points by itself, if it has one. It has a memory then.
+    fn emitter(&self) -> Option<Arc<dyn Emitter>> {
         None
     }
 

@@ -110,7 +110,7 @@ proptest! {
     #[test]
     fn conversions_of_any_points_are_valid((signal, request) in any_request(PROPER)) {
         let request = Bytes::from(request);
-        for kind in ["cumulative_to_delta", "delta_to_cumulative"] {
+        for kind in ["cumulative_to_delta", "delta_to_cumulative", "interval"] {
             if signal != Signal::Metrics {
                 continue;
             }

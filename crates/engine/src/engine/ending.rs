@@ -49,7 +49,7 @@ pub struct ShutdownReport {
 
 impl Engine {
     /// Shuts down in order: unready; receivers finish requests in flight, and those that fetch get
-    /// no more in; deliveries send the rest, or leave it on disk: all within `drain_timeout`. Then
+    /// no more in; processors write what they keep back; deliveries send the rest, or leave it on disk: all within `drain_timeout`. Then
     /// frames that are not written yet are written, and receivers that fetch end.
     pub async fn shutdown(mut self, drain_timeout: Duration) -> ShutdownReport {
         self.status.ready.store(false, Ordering::Release);
@@ -73,6 +73,7 @@ impl Engine {
             // metrics.
             all_answered = tokio::time::timeout(LAST_COUNTS, answering.as_mut()).await.is_ok();
         }
+        self.end_emitters();
         let stays = self.storage.directory().is_some();
         let undelivered = self.end_deliveries(stays, deadline).await;
         // Deliveries that a reload has removed still send frames in memory, and report the loss.

@@ -2,6 +2,7 @@
 //! `docs/decisions/006-a-reload-replaces-tasks-not-deliveries.md` says what a reload keeps.
 
 mod deliveries;
+mod emitting;
 mod ending;
 mod listening;
 mod open_files;
@@ -26,6 +27,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use self::deliveries::Setup;
+use self::emitting::RunningEmitter;
 pub use self::ending::{ShutdownReport, Undelivered};
 use crate::admin::{AdminPlan, AdminServer};
 use crate::backlog::Backlog;
@@ -103,6 +105,8 @@ pub struct Engine {
     resources: ServerResources,
     /// By receiver id. An index is never reused, because frames in the log refer to it.
     intakes: BTreeMap<String, Arc<ReceiverIngress>>,
+    /// In the order in which points pass them.
+    emitters: Vec<RunningEmitter>,
     exporters: HashMap<String, RunningExporter>,
     /// Outlives the exporters that write them.
     files: Files,
@@ -165,6 +169,7 @@ impl Engine {
             streams: HashMap::new(),
             resources,
             intakes: BTreeMap::new(),
+            emitters: Vec::new(),
             exporters: HashMap::new(),
             files: Files::default(),
             pages: Pages::default(),
@@ -203,6 +208,7 @@ impl Engine {
     async fn reload_uncounted(&mut self, plan: Plan) -> Result<()> {
         self.storage.check_reload(&plan)?;
         self.hand_on_steps(&plan);
+        self.end_emitters_not_in(&plan);
         let applied = self.apply(&plan).await;
         let in_force = if applied.is_ok() { Some(plan) } else { self.plan.take() };
         if let (Err(_), Some(old)) = (&applied, &in_force)
@@ -254,6 +260,7 @@ impl Engine {
         let gone = self.deliveries.iter().filter(|(id, _)| !planned.contains(id));
         let gone: Vec<_> = gone.map(|(_, running)| running.delivery.clone()).collect();
         self.apply_routes(plan, &gone);
+        self.apply_emitters(plan);
         if let Err(error) = self.apply_receivers(plan, bound).await {
             // The plan that comes back has them.
             gone.iter().for_each(|delivery| self.backlog.left(delivery));

@@ -29,7 +29,13 @@ impl Engine {
         self.backlog.set_routes(&routes, gone);
     }
 
-    fn route(&self, plan: &Plan, receiver: &str, signal: Signal, paths: &[&Path]) -> Route {
+    pub(super) fn route(
+        &self,
+        plan: &Plan,
+        receiver: &str,
+        signal: Signal,
+        paths: &[&Path],
+    ) -> Route {
         let chains: Vec<Vec<_>> = paths.iter().map(|path| plan.steps_of(path)).collect();
         let prefix = steps::common_prefix(&chains);
         let mut known = BTreeSet::new();

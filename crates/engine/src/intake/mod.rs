@@ -1,6 +1,7 @@
 //! The engine as a receiver sees it: admission, steps that all deliveries share, append, receipt.
 
 mod admission;
+mod emission;
 #[cfg(test)]
 mod hop_tests;
 mod route;
@@ -13,6 +14,7 @@ use std::time::{Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+pub(crate) use emission::Emitting;
 pub(crate) use route::{Route, RouteDisk};
 use sluice_flow::overload::disk;
 use sluice_flow::source::{
@@ -31,7 +33,7 @@ use crate::hop::Asked;
 use crate::large_work::LargeWork;
 use crate::receiving::{ReceivingBudget, RouteMemory, WaitingMemory};
 use crate::shared_work::{Processed, SharedWorkMemory};
-use crate::steps::{self, Failure, next_slice};
+use crate::steps::{self, Failure, Step, next_slice};
 
 /// Compressed frames of this inflated size go out as they came; smaller ones are worth merging.
 const ALONE_FROM_BYTES: usize = 16 * 1024;
@@ -73,6 +75,23 @@ impl ReceiverIngress {
 
     pub(crate) fn receiver(&self) -> u16 {
         self.door.receiver
+    }
+
+    /// The way from a processor that gives out points by itself to the deliveries behind it. It
+    /// stays open when the receiver is closed.
+    pub(crate) fn emitting(&self, signal: Signal, step: Arc<Step>, route: Route) -> Emitting {
+        let Door { receiver, receiving, shared_work, large_work, resources, .. } = &*self.door;
+        let door = Arc::new(Door {
+            receiver: *receiver,
+            receiving: receiving.clone(),
+            shared_work: shared_work.clone(),
+            large_work: large_work.clone(),
+            resources: resources.clone(),
+            closed: AtomicBool::new(false),
+            told_closed: CancellationToken::new(),
+        });
+        let memory = RouteMemory::new(receiving.clone());
+        Emitting::new(step, ReceiverRoute { signal, door, memory, route })
     }
 
     /// Requests that begin from now on take these routes.

@@ -76,6 +76,7 @@ pub(super) fn build(document: &Document, mut read: Read, diagnostics: &mut Diagn
     warnings::of_queue_options(&read, &deliveries, diagnostics);
     warnings::of_context_after_batch(document, &read, diagnostics);
     remembering::check(document, &read, &paths, diagnostics);
+    remembering::check_emitters(document, &read, &paths, ack, diagnostics);
     warnings::of_ack_without_effect(document, &paths, &deliveries, diagnostics);
     if let Some(disk) = &disk {
         warnings::of_credentials_on_disk(document, &read, &disk.directory, diagnostics);

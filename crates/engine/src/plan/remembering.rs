@@ -1,13 +1,14 @@
 //! Processors that remember, as `cumulative_to_delta`: they have to run before the log, where each
 //! request passes once. Behind it, a frame passes again for each delivery and after each restart.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use sluice_config::document::Document;
+use sluice_config::document::{Acknowledge, Document};
 use sluice_config::{Diagnostic, Diagnostics};
 
 use super::read::{Read, component};
 use super::routes::{Path, by_receiver};
+use crate::delivery::DeliveryId;
 use crate::steps;
 
 /// Refuses such a processor where the pipelines of a receiver part before it.
@@ -45,6 +46,54 @@ pub(super) fn check(
     }
 }
 
+/// Processors that keep points back, as `interval`: what they write goes to one set of deliveries.
+/// A warning if senders are promised more than memory.
+pub(super) fn check_emitters(
+    document: &Document,
+    read: &Read,
+    paths: &[Path],
+    ack: Acknowledge,
+    diagnostics: &mut Diagnostics,
+) {
+    type Ways<'p> = BTreeSet<(&'p DeliveryId, &'p [String])>;
+    let mut users: BTreeMap<&String, BTreeMap<&str, Ways<'_>>> = BTreeMap::new();
+    for path in paths {
+        for (index, id) in path.processors.iter().enumerate() {
+            let step = read.steps.get(&(id.clone(), path.signal));
+            if step.is_some_and(|step| step.processor.emitter().is_some()) {
+                let behind = (&path.delivery, &path.processors[index + 1..]);
+                let receivers = users.entry(id).or_default();
+                receivers.entry(&path.receiver).or_default().insert(behind);
+            }
+        }
+    }
+    for (id, receivers) in users {
+        let Some(component) = component(&document.processors, id) else { continue };
+        let mut all = receivers.iter();
+        let Some((first, ways)) = all.next() else { continue };
+        if let Some((other, _)) = all.find(|(_, other)| *other != ways) {
+            let message = format!(
+                "{} keeps back points of the receivers `{first}` and `{other}`, whose pipelines \
+                 differ: what it writes would have no one way",
+                component.path
+            );
+            let hint = "let both receivers feed the same pipelines, or give each a processor of \
+                        its own";
+            diagnostics.push(Diagnostic::error(component.span, message).with_hint(hint));
+        }
+        if ack != Acknowledge::Memory {
+            let message = format!(
+                "{} keeps points in memory until their bucket is written, and their senders are \
+                 answered before: a process that is killed loses open buckets, whatever \
+                 `buffer.ack` says",
+                component.path
+            );
+            let hint = "an orderly end and a reload write them; a shorter `interval` keeps less";
+            diagnostics.push(Diagnostic::warning(component.span, message).with_hint(hint));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use sluice_config::SystemEnvironment;
@@ -66,6 +115,35 @@ service: {{telemetry: {{metrics: {{level: none}}}}, pipelines: {{{pipelines}}}}}
         );
         let (plan, diagnostics) = crate::plan::load(&[format!("yaml:{text}")], &SystemEnvironment);
         plan.is_none().then(|| diagnostics.render(false))
+    }
+
+    /// Scenario: two receivers share a processor that keeps points back. Guarantee: that is refused
+    /// unless they feed the same deliveries; a promise that a kill would break causes a warning.
+    #[test]
+    fn what_is_kept_back_has_one_way() {
+        let load = |pipelines: &str, ack: &str| {
+            let text = format!(
+                "receivers:\n  otlp: {{protocols: {{grpc: {{endpoint: '127.0.0.1:0'}}}}}}\n  \
+                 otlp/2: {{protocols: {{grpc: {{endpoint: '127.0.0.1:0'}}}}}}\n\
+                 processors: {{interval: {{}}, batch: {{}}}}\n\
+                 exporters: {{nop: {{}}, nop/2: {{}}}}\nbuffer: {{ack: {ack}}}\n\
+                 service: {{telemetry: {{metrics: {{level: none}}}}, pipelines: {{{pipelines}}}}}\n"
+            );
+            let (plan, diagnostics) =
+                crate::plan::load(&[format!("yaml:{text}")], &SystemEnvironment);
+            (plan.is_some(), diagnostics.render(false))
+        };
+        let one = "metrics: {receivers: [otlp, otlp/2], processors: [interval], \
+                   exporters: [nop, nop/2]}";
+        let (is_accepted, said) = load(one, "memory");
+        assert!(is_accepted && !said.contains("killed"), "{said}");
+        let (is_accepted, said) = load(one, "delivered");
+        assert!(is_accepted && said.contains("killed loses open buckets"), "{said}");
+        let parts = "metrics: {receivers: [otlp], processors: [interval], exporters: [nop]}, \
+                     metrics/2: {receivers: [otlp/2], processors: [interval], exporters: [nop]}";
+        let (is_accepted, said) = load(parts, "memory");
+        assert!(!is_accepted && said.contains("`otlp` and `otlp/2`"), "{said}");
+        assert!(said.contains("a processor of its own"), "{said}");
     }
 
     /// Guarantee: a processor that remembers is accepted where each request passes it once, and an

@@ -16,10 +16,10 @@ use sluice_otlp::{
 
 use crate::fingerprint::Fingerprint;
 use crate::matching::{MatchType, Strings};
-use crate::processor::{Built, Edited, Processor, ProcessorConfig, RunningState};
+use crate::processor::{Built, Edited, Processor, ProcessorConfig, Remembered, RunningState};
 use crate::series::identity::Identity;
 use crate::series::point::{Measure, Measured};
-use crate::series::{Bounds, Memory, Series, Table, now_nanos, read_memory};
+use crate::series::{Bounds, Memory, Table, now_nanos, read_memory};
 
 const NAME: &str = "cumulative_to_delta";
 const DELTA: u8 = 1;
@@ -216,7 +216,7 @@ impl Processor for CumulativeToDelta {
         edit_points_within(request, limit_bytes, &mut converting)
     }
 
-    fn series(&self) -> Option<Arc<Series>> {
+    fn series(&self) -> Option<Arc<dyn Remembered>> {
         Some(self.series.get())
     }
 

@@ -13,10 +13,10 @@ use sluice_otlp::{
 };
 
 use crate::fingerprint::Fingerprint;
-use crate::processor::{Built, Edited, Processor, ProcessorConfig, RunningState};
+use crate::processor::{Built, Edited, Processor, ProcessorConfig, Remembered, RunningState};
 use crate::series::identity::Identity;
 use crate::series::point::{Histogram, Measure, Measured};
-use crate::series::{Bounds, Memory, Series, Slot, Table, now_nanos, read_memory};
+use crate::series::{Bounds, Memory, Slot, Table, now_nanos, read_memory};
 
 const NAME: &str = "delta_to_cumulative";
 const DELTA: u64 = 1;
@@ -160,7 +160,7 @@ impl Processor for DeltaToCumulative {
         edit_points_within(request, limit_bytes, &mut adding)
     }
 
-    fn series(&self) -> Option<Arc<Series>> {
+    fn series(&self) -> Option<Arc<dyn Remembered>> {
         Some(self.series.get())
     }
 

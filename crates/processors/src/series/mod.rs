@@ -20,13 +20,15 @@ use identity::Keys;
 use point::Measured;
 use sluice_config::Fields;
 
+use crate::processor::Remembered;
+
 /// Memory of a series beside what its buckets take: the table's slot, which is partly empty.
 const SERIES_BYTES: usize = 160;
 /// While the memory is full, it is searched for stale series no more often.
 const FULL_SWEEP: Duration = Duration::from_secs(10);
 
 /// The memory of one processor. A reload hands it on.
-pub struct Series {
+pub(crate) struct Series {
     turn: Mutex<()>,
     table: Mutex<Table>,
     /// The kind of the processor: others read it differently.
@@ -112,21 +114,24 @@ impl Series {
         Series { turn: Mutex::new(()), table: Mutex::new(table), kind, keys: Keys::new() }
     }
 
-    /// Waits until no other request is on its way into the log.
-    pub fn turn(&self) -> MutexGuard<'_, ()> {
+    pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Remembered for Series {
+    fn turn(&self) -> MutexGuard<'_, ()> {
         let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         // Left by a request whose thread panicked.
         self.undo_to(0);
         turn
     }
 
-    /// A point in the present turn, to which [`Series::undo_to`] leads back.
-    pub fn mark(&self) -> usize {
+    fn mark(&self) -> usize {
         self.table().journal.len()
     }
 
-    /// Takes back all changes of the present turn since a mark.
-    pub fn undo_to(&self, mark: usize) {
+    fn undo_to(&self, mark: usize) {
         let mut table = self.table();
         while table.journal.len() > mark {
             let Some((key, before)) = table.journal.pop() else { break };
@@ -134,20 +139,14 @@ impl Series {
         }
     }
 
-    /// Keeps the changes of the present turn for good.
-    pub fn keep(&self) {
+    fn keep(&self) {
         self.table().journal = Vec::new();
     }
 
-    /// Its present size, and the points that found no room since its creation.
-    pub fn usage(&self) -> Usage {
+    fn usage(&self) -> Usage {
         let table = self.table();
         let (series, bytes) = (table.slots.len() as u64, table.bytes as u64);
         Usage { series, bytes, refused_points: table.refused }
-    }
-
-    pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

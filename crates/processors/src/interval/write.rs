@@ -1,0 +1,228 @@
+//! Points of a bucket as a request.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use sluice_otlp::wire::{FIXED64, VARINT, write_len_field};
+
+use super::aggregate::Span;
+use super::cell::{Cell, Fate, Group, NUMBER_LEN, State};
+use super::numbers::{Number, Numbers};
+use super::options::{Statistic, Statistics};
+use super::walk::{GAUGE, SUM};
+
+/// Bytes of a point beside its attributes, at most.
+const POINT_BYTES: usize = 48;
+/// Metadata of a metric of quantiles: `exact` or `estimate`.
+const QUANTILES: &[u8] = b"sluice.quantiles";
+
+/// Bytes that the points of a series take, about.
+pub(super) fn estimate(cell: &Cell) -> usize {
+    let points = match (&cell.state, &cell.group.fate) {
+        (State::Last { point, .. }, _) => return point.len() + POINT_BYTES,
+        (_, Fate::Numbers(it)) => it.kinds.len() + it.quantiles.len(),
+        _ => 0,
+    };
+    points * (cell.key.len() + POINT_BYTES)
+}
+
+/// A request with these series, and the number of its points.
+pub(super) fn request(span: Span, cells: &[Cell]) -> (Bytes, u32) {
+    let mut resources: BTreeMap<&[u8], BTreeMap<&[u8], BTreeMap<u64, Vec<&Cell>>>> =
+        BTreeMap::new();
+    for cell in cells {
+        let Group { resource, scope, number, .. } = &*cell.group;
+        let scopes = resources.entry(resource).or_default();
+        scopes.entry(scope).or_default().entry(*number).or_default().push(cell);
+    }
+    let (mut out, mut items) = (Vec::new(), 0);
+    for (resource, scopes) in resources {
+        let mut content = resource.to_vec();
+        for (scope, groups) in scopes {
+            let mut metrics = scope.to_vec();
+            for cells in groups.values() {
+                let mut writer = Writer { span, cells, out: &mut metrics, items: &mut items };
+                writer.group(&cells[0].group);
+            }
+            write_len_field(&mut content, 2, &metrics);
+        }
+        write_len_field(&mut out, 1, &content);
+    }
+    (out.into(), items)
+}
+
+/// The metrics that are made of one.
+struct Writer<'w> {
+    span: Span,
+    cells: &'w [&'w Cell],
+    out: &'w mut Vec<u8>,
+    items: &'w mut u32,
+}
+
+impl Writer<'_> {
+    fn group(&mut self, group: &Group) {
+        let statistics = match &group.fate {
+            Fate::Numbers(statistics) => statistics.clone(),
+            Fate::KeepsLast | Fate::Passes => return self.last_points(group),
+        };
+        for kind in &statistics.kinds {
+            let (ending, data) = shape(*kind, group);
+            let metric = Derived { group, ending, data, note: None };
+            self.numbers(&metric, |numbers| Some(numbers.statistic(*kind)));
+        }
+        for is_exact in [true, false] {
+            self.quantiles(group, &statistics, is_exact);
+        }
+    }
+
+    fn last_points(&mut self, group: &Group) {
+        let mut data = group.data_rest.to_vec();
+        for cell in self.cells {
+            if let State::Last { point, .. } = &cell.state {
+                write_len_field(&mut data, 1, point);
+                *self.items += 1;
+            }
+        }
+        let mut metric = Vec::new();
+        write_len_field(&mut metric, 1, &group.name);
+        for part in [&group.rest, &group.unit, &group.metadata] {
+            metric.extend_from_slice(part);
+        }
+        write_len_field(&mut metric, group.data, &data);
+        write_len_field(self.out, 2, &metric);
+    }
+
+    fn quantiles(&mut self, group: &Group, statistics: &Statistics, is_exact: bool) {
+        let has = |cell: &Cell| quantiles_are_exact(cell) == Some(is_exact);
+        if !self.cells.iter().any(|cell| has(cell)) {
+            return;
+        }
+        let all = || statistics.quantiles.iter().map(|(quantile, _)| *quantile);
+        let values = self.cells.iter().map(|cell| match &cell.state {
+            State::Numbers(numbers) if has(cell) => numbers.quantiles(all()),
+            _ => Vec::new(),
+        });
+        let values: Vec<Vec<f64>> = values.collect();
+        for (index, (_, ending)) in statistics.quantiles.iter().enumerate() {
+            let note = Some(if is_exact { "exact" } else { "estimate" });
+            let metric = Derived { group, ending: Some(ending), data: Data::Gauge, note };
+            let mut of_cells = values.iter();
+            self.numbers(&metric, |_| {
+                let value = of_cells.next().and_then(|values| values.get(index));
+                value.map(|value| Number::Double(*value))
+            });
+        }
+    }
+
+    /// A metric with a number of each series that has one.
+    fn numbers(
+        &mut self,
+        metric: &Derived<'_>,
+        mut number: impl FnMut(&Numbers) -> Option<Number>,
+    ) {
+        let (mut data, mut point, mut has_points) = (Vec::new(), Vec::new(), false);
+        for cell in self.cells {
+            let State::Numbers(numbers) = &cell.state else { continue };
+            let Some(value) = number(numbers) else { continue };
+            point.clear();
+            point.extend_from_slice(&cell.key[NUMBER_LEN..]);
+            if metric.data != Data::Gauge {
+                fixed64(2, self.span.start, &mut point);
+            }
+            fixed64(3, self.span.time(numbers.newest()), &mut point);
+            match value {
+                Number::Double(value) => fixed64(4, value.to_bits(), &mut point),
+                Number::Int(value) => fixed64(6, value as u64, &mut point),
+            }
+            write_len_field(&mut data, 1, &point);
+            *self.items += 1;
+            has_points = true;
+        }
+        if has_points {
+            let (number, rest): (u32, &[u8]) = match metric.data {
+                Data::Gauge => (GAUGE, &[]),
+                // Deltas, of which some never fall.
+                Data::Sum { is_monotonic: false } => (SUM, &[2 << 3 | VARINT, 1]),
+                Data::Sum { is_monotonic: true } => {
+                    (SUM, &[2 << 3 | VARINT, 1, 3 << 3 | VARINT, 1])
+                }
+            };
+            data.extend_from_slice(rest);
+            let mut content = metric.header();
+            write_len_field(&mut content, number, &data);
+            write_len_field(self.out, 2, &content);
+        }
+    }
+}
+
+fn quantiles_are_exact(cell: &Cell) -> Option<bool> {
+    match &cell.state {
+        State::Numbers(numbers) => Some(numbers.quantiles.as_ref()?.is_exact()),
+        State::Empty | State::Last { .. } => None,
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Data {
+    Gauge,
+    Sum { is_monotonic: bool },
+}
+
+/// The ending of a statistic's name, and its kind of metric. What can be added up later is a sum of
+/// deltas.
+fn shape(kind: Statistic, group: &Group) -> (Option<&'static str>, Data) {
+    let is_sum = group.data == SUM;
+    let own = if is_sum { Statistic::Sum } else { Statistic::Last };
+    let ending = (kind != own).then(|| kind.name());
+    let data = match kind {
+        Statistic::Count => Data::Sum { is_monotonic: true },
+        Statistic::Sum => Data::Sum { is_monotonic: is_sum && group.is_monotonic },
+        _ => Data::Gauge,
+    };
+    (ending, data)
+}
+
+/// A metric that is made of another.
+struct Derived<'g> {
+    group: &'g Group,
+    /// Of its name. Nothing if it keeps its name.
+    ending: Option<&'g str>,
+    data: Data,
+    /// How its quantiles were found.
+    note: Option<&'static str>,
+}
+
+impl Derived<'_> {
+    fn header(&self) -> Vec<u8> {
+        let Group { name, rest, unit, metadata, .. } = self.group;
+        let (mut out, mut own) = (Vec::new(), name.to_vec());
+        if let Some(ending) = self.ending {
+            own.push(b'_');
+            own.extend_from_slice(ending.as_bytes());
+        }
+        write_len_field(&mut out, 1, &own);
+        out.extend_from_slice(rest);
+        // A number of points has no unit.
+        if self.ending != Some(Statistic::Count.name()) {
+            out.extend_from_slice(unit);
+        }
+        match (self.ending, self.note) {
+            // They describe the values of the metric that it is made of.
+            (None, _) => out.extend_from_slice(metadata),
+            (Some(_), None) => {}
+            (Some(_), Some(note)) => {
+                let (mut entry, mut value) = (Vec::new(), Vec::new());
+                write_len_field(&mut value, 1, note.as_bytes());
+                write_len_field(&mut entry, 1, QUANTILES);
+                write_len_field(&mut entry, 2, &value);
+                write_len_field(&mut out, 12, &entry);
+            }
+        }
+        out
+    }
+}
+
+fn fixed64(number: u8, value: u64, out: &mut Vec<u8>) {
+    out.push(number << 3 | FIXED64);
+    out.extend_from_slice(&value.to_le_bytes());
+}
