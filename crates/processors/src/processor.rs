@@ -56,7 +56,7 @@ pub trait Remembered: Any + Send + Sync {
 }
 
 /// The side of a processor that keeps points back and gives them out by itself, as `interval`
-/// does: see docs/decisions/049. What it keeps is in memory, and its senders are answered.
+/// does: see docs/decisions/050. What it keeps is in memory, and its senders are answered.
 pub trait Emitter: Send + Sync {
     /// Ready when something may be due: at short intervals, and when data makes it so.
     fn waits(&self) -> BoxFuture<'_, ()>;

@@ -1,5 +1,5 @@
 //! Points that a processor gives out by itself: they go through the steps behind it into the log,
-//! after the same admission as a receiver's data (docs/decisions/049).
+//! after the same admission as a receiver's data (docs/decisions/050).
 
 use std::iter::once;
 use std::sync::Arc;

@@ -173,11 +173,9 @@ impl Pipe {
 }
 
 fn brief(out: &[Out]) -> Vec<(&str, &str, u64, f64)> {
-    let brief = |it| {
-        let Out { name, series, time, value, .. } = it;
-        (name.as_str(), series.as_str(), time - BASE, *value)
-    };
-    let mut brief: Vec<_> = out.iter().map(brief).collect();
+    let each = out.iter();
+    let mut brief: Vec<_> =
+        each.map(|it| (it.name.as_str(), it.series.as_str(), it.time - BASE, it.value)).collect();
     brief.sort_by(|one, other| one.partial_cmp(other).expect("no NaN"));
     brief
 }
