@@ -20,11 +20,11 @@ mod series;
 
 use sluice_config::ComponentKinds;
 
+pub use processor::Usage as SeriesUsage;
 pub use processor::{
     BatchLimits, Build, Built, Edited, Emission, Emitter, EmitterCounts, MemoryLimit, Processor,
     ProcessorConfig, Remembered, RunningState,
 };
-pub use series::Usage as SeriesUsage;
 
 /// The kinds of processors in this build.
 pub static PROCESSORS: ComponentKinds<ProcessorConfig> = ComponentKinds::new(&[

@@ -9,8 +9,6 @@ use bytes::Bytes;
 use sluice_flow::{BoxFuture, Metadata};
 use sluice_otlp::{Beyond, Malformed, Signal};
 
-use crate::series::Usage;
-
 /// The options of one processor.
 pub enum ProcessorConfig {
     /// Ceilings of batches, which the engine makes.
@@ -35,6 +33,15 @@ pub type Edited = Result<Result<Option<Bytes>, Beyond>, Malformed>;
 
 /// The running part of a processor: see [`Processor::running`].
 pub type RunningState = Arc<dyn Any + Send + Sync>;
+
+/// The use of a memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    pub series: u64,
+    pub bytes: u64,
+    /// Points of series that could not be remembered. A request that comes again counts again.
+    pub refused_points: u64,
+}
 
 /// The memory that a processor has from request to request: see docs/decisions/044. A request has
 /// its turn from its first point until it is in the log or refused.

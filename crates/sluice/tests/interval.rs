@@ -103,7 +103,7 @@ impl Totals {
     }
 }
 
-/// What a backend has, points that were not aggregated included, and the number of points.
+/// All that a backend has, points that were not aggregated included, and the number of points.
 fn at(backend: &Backend) -> (Totals, usize) {
     let (mut totals, mut points) = (Totals::default(), 0);
     for request in backend.kept() {

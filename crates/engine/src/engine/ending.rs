@@ -49,8 +49,9 @@ pub struct ShutdownReport {
 
 impl Engine {
     /// Shuts down in order: unready; receivers finish requests in flight, and those that fetch get
-    /// no more in; processors write what they keep back; deliveries send the rest, or leave it on disk: all within `drain_timeout`. Then
-    /// frames that are not written yet are written, and receivers that fetch end.
+    /// no more in; processors write what they keep back; deliveries send the rest, or leave it on
+    /// disk: all within `drain_timeout`. Then frames that are not written yet are written, and
+    /// receivers that fetch end.
     pub async fn shutdown(mut self, drain_timeout: Duration) -> ShutdownReport {
         self.status.ready.store(false, Ordering::Release);
         let deadline = Instant::now() + drain_timeout;

@@ -28,7 +28,7 @@ pub(crate) struct Emitting {
     route: Arc<ReceiverRoute>,
 }
 
-/// What a writing at the end takes is there already, in the processor.
+/// Memory for a writing at the end: what is written is in the processor already.
 struct Granted;
 
 impl MemoryPool for Granted {
@@ -134,7 +134,7 @@ impl Emitting {
             let appended = permit.grow_to(bytes.len()).and_then(|()| {
                 self.route.append(Request::new(Payload::identity(bytes), items), permit)
             });
-            // What is refused is back in its bucket.
+            // A request that is refused is back in its bucket.
             (appended.is_ok(), appended.map(|(_, is_tight)| (Some(is_tight), items)))
         })?;
         let counters = self.step.counters.load();

@@ -23,7 +23,7 @@ const BUCKET_BYTES: usize = 512;
 pub(super) struct Span {
     pub start: u64,
     pub end: u64,
-    /// How many parts of the bucket were written before.
+    /// Parts of the bucket that were written before.
     pub part: u32,
     /// Written before its time: more may follow.
     pub is_cut: bool,

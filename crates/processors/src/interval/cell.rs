@@ -15,7 +15,7 @@ const GROUP_BYTES: usize = size_of::<Group>() + 128;
 /// The key of a series begins with the number of its metric.
 pub(super) const NUMBER_LEN: usize = size_of::<u64>();
 
-/// What becomes of a metric.
+/// The treatment of a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Fate {
     Passes,

@@ -25,9 +25,9 @@ use tokio::sync::Notify;
 
 use crate::processor::{
     Built, Edited, Emission, Emitter, EmitterCounts, Processor, ProcessorConfig, Remembered,
-    RunningState,
+    RunningState, Usage,
 };
-use crate::series::{Usage, now_nanos};
+use crate::series::now_nanos;
 
 const NAME: &str = "interval";
 
@@ -75,7 +75,7 @@ impl Interval {
 }
 
 impl Processor for Interval {
-    /// What is left is never more than the request: there is no need for a limit.
+    /// Never makes more of a request, so that no limit is needed.
     fn process(&self, _: Signal, request: &Bytes, _: &Metadata, _: usize) -> Edited {
         let buckets = self.buckets();
         let mut aggregator = buckets.lock();

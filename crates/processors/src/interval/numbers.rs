@@ -1,4 +1,4 @@
-//! What is known of the numbers of a series in a bucket.
+//! The numbers of a series in a bucket, as far as statistics need them.
 
 use super::options::{Statistic, Statistics};
 use super::sketch::Quantiles;

@@ -12,7 +12,7 @@ const PLACES: u64 = 1024;
 /// The longest distance between two places: some backends keep no times below a millisecond.
 const STEP: u64 = 1_000_000;
 
-/// How many parts of which buckets were written.
+/// The number of parts that were written of each bucket.
 pub(super) struct Parts {
     /// By the ends of buckets.
     written: BTreeMap<u64, u32>,

@@ -132,7 +132,7 @@ impl Pipe {
         Pipe { aggregator: Aggregator::new(options.clone(), now), options, now }
     }
 
-    /// What is left of a request, which is kept or refused.
+    /// The rest of a request, which is kept or refused.
     fn pass(&mut self, request: &Bytes, is_kept: bool) -> Bytes {
         self.aggregator.begin(&self.options, self.now);
         let left = walk::walk(request, &mut self.aggregator).expect("is valid");
@@ -159,7 +159,7 @@ impl Pipe {
         out
     }
 
-    /// What is due after this many seconds since the base.
+    /// All that is due after this many seconds since the base.
     fn at(&mut self, seconds: u64) -> Vec<Out> {
         self.now = BASE + seconds * SECOND;
         self.aggregator.seal(self.now);

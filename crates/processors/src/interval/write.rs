@@ -26,10 +26,12 @@ pub(super) fn estimate(cell: &Cell) -> usize {
     points * (cell.key.len() + POINT_BYTES)
 }
 
+/// Cells of a scope by metric.
+type Metrics<'a> = BTreeMap<u64, Vec<&'a Cell>>;
+
 /// A request with these series, and the number of its points.
 pub(super) fn request(span: Span, cells: &[Cell]) -> (Bytes, u32) {
-    let mut resources: BTreeMap<&[u8], BTreeMap<&[u8], BTreeMap<u64, Vec<&Cell>>>> =
-        BTreeMap::new();
+    let mut resources: BTreeMap<&[u8], BTreeMap<&[u8], Metrics<'_>>> = BTreeMap::new();
     for cell in cells {
         let Group { resource, scope, number, .. } = &*cell.group;
         let scopes = resources.entry(resource).or_default();

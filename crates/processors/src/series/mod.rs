@@ -20,7 +20,7 @@ use identity::Keys;
 use point::Measured;
 use sluice_config::Fields;
 
-use crate::processor::Remembered;
+use crate::processor::{Remembered, Usage};
 
 /// Memory of a series beside what its buckets take: the table's slot, which is partly empty.
 const SERIES_BYTES: usize = 160;
@@ -34,15 +34,6 @@ pub(crate) struct Series {
     /// The kind of the processor: others read it differently.
     kind: &'static str,
     pub(crate) keys: Keys,
-}
-
-/// The use of a memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Usage {
-    pub series: u64,
-    pub bytes: u64,
-    /// Points of series that could not be remembered. A request that comes again counts again.
-    pub refused_points: u64,
 }
 
 /// The series by the digests of their identities.

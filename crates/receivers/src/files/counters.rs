@@ -1,4 +1,4 @@
-//! What happened to files and their records.
+//! Counters of files and of their records.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -17,15 +17,14 @@ mod operators;
 pub(crate) mod options;
 mod progress;
 mod reader;
+mod records;
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use sluice_flow::BoxFuture;
-use sluice_otlp::Signal;
-use sluice_tail::{Checkpoint, FileId, Known, Line, Options, Tail};
+use sluice_tail::{Checkpoint, Known, Options, Tail};
 use tokio_util::sync::CancellationToken;
 
 use crate::receiver::{
@@ -37,7 +36,7 @@ pub(crate) use self::attributes::{Attributes, FileAttributes};
 pub use self::counters::Counters;
 pub(crate) use self::header::{HEADER_TEXT, HeaderConfig};
 pub(crate) use self::operators::Operators;
-pub(crate) use self::reader::REQUEST_BYTES;
+pub(crate) use self::records::{REQUEST_BYTES, Records};
 
 use self::clock::Clock;
 use self::header::Headers;
@@ -46,33 +45,6 @@ use self::reader::Reader;
 
 /// The receiver before may take longer than a reload waits: a full disk is slow to answer.
 const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(30);
-
-/// Makes requests of the lines of files.
-pub(crate) trait Records: Send {
-    fn signal(&self) -> Signal;
-
-    /// Begins a request of lines of one file, whose records have these attributes.
-    fn begin(&mut self, file: FileId, attributes: &Attributes);
-
-    fn push(&mut self, line: Line<'_>);
-
-    /// The request has [`REQUEST_BYTES`] or more.
-    fn is_full(&self) -> bool;
-
-    /// Items of the request so far.
-    fn items(&self) -> u32;
-
-    /// The file of an item of the last request, and the offset of its line, if that is known.
-    fn place_of(&self, item: usize) -> Option<(FileId, u64)>;
-
-    /// Ends the request.
-    fn finish(&mut self) -> Bytes;
-
-    /// Operators that change records, if there are some.
-    fn operators(&mut self) -> Option<&mut Operators> {
-        None
-    }
-}
 
 /// The configuration of a receiver that reads files.
 pub(crate) trait FileSource: Clone + Send + Sync + 'static {

@@ -19,17 +19,15 @@ use tokio_util::sync::CancellationToken;
 
 use self::held::HeldFrom;
 use self::parts::Named;
-use super::Records;
 use super::attributes::{Attributes, FileAttributes};
 use super::clock::Clock;
 use super::counters::Counters;
 use super::header::{CACHED_HEADERS, Headers};
 use super::operators::Left;
 use super::progress::Progress;
+use super::records::{REQUEST_BYTES, Records};
 use crate::receiver::Streams;
 
-/// A request is full with this many bytes.
-pub(crate) const REQUEST_BYTES: usize = 256 << 10;
 /// Requests of one file before the next file has its turn.
 const TURN_REQUESTS: usize = 4;
 /// Files are looked for, and opened, this often while deliveries want nothing: they may be removed.

@@ -157,9 +157,9 @@ impl TimeFormat {
             (TimeFormat::Unix(unit_ns), Some(number)) => number.checked_mul(unit_ns),
             (TimeFormat::Auto, Some(number)) => {
                 let unit_ns = match text.len() {
-                    ..=11 => 1_000_000_000,
-                    ..=14 => 1_000_000,
-                    ..=17 => 1_000,
+                    0..=11 => 1_000_000_000,
+                    12..=14 => 1_000_000,
+                    15..=17 => 1_000,
                     _ => 1,
                 };
                 number.checked_mul(unit_ns)

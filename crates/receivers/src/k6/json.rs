@@ -61,7 +61,7 @@ fn quick(line: &[u8]) -> Option<Sample<'_>> {
     let value = std::str::from_utf8(&rest[..end]).ok()?.parse().ok()?;
     let rest = rest[end..].strip_prefix(br#","tags":"#)?;
     let tags = rest.strip_suffix(b"}}")?;
-    // What follows an object, as metadata do, may be a tag's text as well.
+    // Metadata may follow. A tag may have this text as well, and is read the long way too.
     let is_object = tags.first() == Some(&b'{')
         && tags.last() == Some(&b'}')
         && memmem::find(tags, br#"},""#).is_none();

@@ -19,14 +19,14 @@ use crate::files::{Attributes, FileAttributes, HEADER_TEXT, REQUEST_BYTES, Recor
 const PATH: &str = "log.file.path";
 /// A row whose quote stays open is at fault beyond so many bytes.
 const OPEN_BYTES: usize = 64 << 10;
-/// So much at a file's beginning is searched for definitions of metrics after a restart.
+/// Bytes at a file's beginning that are searched for definitions of metrics after a restart.
 const DEFINITIONS_BYTES: u64 = 64 << 20;
 
-/// Why a line is left out.
+/// The reason for which a line is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fault(pub(super) &'static str);
 
-/// What a line says.
+/// The meaning of a line.
 #[derive(Debug)]
 pub(super) enum Read<'a> {
     Sample(Sample<'a>),

@@ -55,21 +55,37 @@ fn written(sums: &[&str], lines: &str) -> ExportMetricsServiceRequest {
     ExportMetricsServiceRequest::decode(&builder.take(&[])[..]).expect("is OTLP")
 }
 
-const COUNTER: &str = r#"{"type":"Metric","data":{"name":"my_counter","type":"counter","contains":"default","thresholds":[],"submetrics":null},"metric":"my_counter"}"#;
+/// The line that defines a counter.
+fn counter(name: &str) -> String {
+    format!(r#"{{"type":"Metric","data":{{"name":"{name}","type":"counter","contains":"default","#)
+        + &format!(r#""thresholds":[],"submetrics":null}},"metric":"{name}"}}"#)
+}
+
+/// The line of a sample. `value`, `tags`, and what is behind them are JSON.
+fn point(name: &str, time: &str, value: &str, tags: &str) -> String {
+    format!(r#"{{"metric":"{name}","type":"Point","data":{{"time":"{time}","#)
+        + &format!(r#""value":{value},"tags":{tags}}}}}"#)
+}
 
 /// Guarantee: a sample of JSON or of CSV becomes what k6's output for InfluxDB would have become.
 #[test]
 fn samples_are_those_of_the_output_for_influxdb() {
+    let tags = r#"{"error":"","group":"::a b","method":"GET","name":"http://x/a,b?c=\"d\"","#
+        .to_owned()
+        + r#""status":"0","url":"http://x/a,b?c=\"d\""}"#;
+    let first = "2026-11-29T11:04:07.75Z";
     let json = [
-        r#"{"type":"Metric","data":{"name":"http_reqs","type":"counter","contains":"default","thresholds":[],"submetrics":null},"metric":"http_reqs"}"#,
-        r#"{"metric":"http_reqs","type":"Point","data":{"time":"2026-11-29T11:04:07.75Z","value":1,"tags":{"error":"","group":"::a b","method":"GET","name":"http://x/a,b?c=\"d\"","status":"0","url":"http://x/a,b?c=\"d\""}}}"#,
-        r#"{"metric":"http_req_duration","type":"Point","data":{"time":"2026-11-29T11:04:07.75Z","value":1.5e-3,"tags":{"error":"","group":"::a b","method":"GET","name":"http://x/a,b?c=\"d\"","status":"0","url":"http://x/a,b?c=\"d\""}}}"#,
-        COUNTER,
-        r#"{"metric":"my_counter","type":"Point","data":{"time":"2026-11-29T12:04:08+01:00","value":2,"tags":{"vu":"7","who":"a=b,c d"}}}"#,
-        // Another order, and what is more than a sample.
-        r#"{"data":{"tags":null,"value":3,"time":"2026-11-29T11:04:09Z","metadata":{"trace":"x"}},"metric":"vus","type":"Point"}"#,
-        r#"{"metric":"vus","type":"Point","data":{"time":"2026-11-29T11:04:10Z","value":4,"tags":{"a":"b"},"metadata":{"trace":"x"}}}"#,
+        counter("http_reqs"),
+        point("http_reqs", first, "1", &tags),
+        point("http_req_duration", first, "1.5e-3", &tags),
+        counter("my_counter"),
+        point("my_counter", "2026-11-29T12:04:08+01:00", "2", r#"{"vu":"7","who":"a=b,c d"}"#),
+        // Another order, and more than a sample has.
+        r#"{"data":{"tags":null,"value":3,"time":"2026-11-29T11:04:09Z","#.to_owned()
+            + r#""metadata":{"trace":"x"}},"metric":"vus","type":"Point"}"#,
+        point("vus", "2026-11-29T11:04:10Z", "4", r#"{"a":"b"},"metadata":{"trace":"x"}"#),
     ];
+    let json: Vec<&str> = json.iter().map(String::as_str).collect();
     let tags = r#",group=::a\ b,method=GET,name=http://x/a\,b?c\="d",status=0"#;
     let url = r#"url="http://x/a,b?c=\"d\"""#;
     let expected = |times: [&str; 3]| {
@@ -132,20 +148,21 @@ fn a_row_may_have_line_breaks_in_quotes() {
 /// Guarantee: a line that is no sample is counted and left out, and all others are taken.
 #[test]
 fn what_is_no_sample_is_left_out() {
-    let good = r#"{"metric":"vus","type":"Point","data":{"time":"2026-11-29T11:04:09Z","value":3,"tags":{}}}"#;
+    let time = "2026-11-29T11:04:09Z";
+    let good = &point("vus", time, "3", "{}");
     let bad = [
-        "{",
-        "{}",
-        r#"{"metric":"vus","type":"Other","data":{}}"#,
-        r#"{"metric":"vus","type":"Point","data":{"time":"2026-11-29T11:04:09Z","tags":{}}}"#,
-        r#"{"metric":"vus","type":"Point","data":{"time":"yesterday","value":3,"tags":{}}}"#,
-        r#"{"metric":"vus","type":"Point","data":{"time":"2026-11-29T11:04:09Z","value":x,"tags":{}}}"#,
-        r#"{"metric":"vus","type":"Point","data":{"time":"2026-11-29T11:04:09Z","value":3,"tags":{"a"}}}"#,
-        r#"{"metric":"","type":"Point","data":{"time":"2026-11-29T11:04:09Z","value":3,"tags":{}}}"#,
-        r#"{"metric":"vus","type":"Point","data":{"time":"2026-11-29T11:04:09Z","value":3,"tags":{"#,
-        "vus,5,3,,,,,,,,,",
+        "{".to_owned(),
+        "{}".to_owned(),
+        r#"{"metric":"vus","type":"Other","data":{}}"#.to_owned(),
+        point("vus", time, "null", "{}"),
+        point("vus", "yesterday", "3", "{}"),
+        point("vus", time, "x", "{}"),
+        point("vus", time, "3", r#"{"a"}"#),
+        point("", time, "3", "{}"),
+        point("vus", time, "3", "{").trim_end_matches('}').to_owned(),
+        "vus,5,3,,,,,,,,,".to_owned(),
     ];
-    let lines: Vec<&str> = bad.iter().flat_map(|bad| [good, *bad]).collect();
+    let lines: Vec<&str> = bad.iter().flat_map(|bad| [good.as_str(), bad]).collect();
     let (request, faults) = made("", "", &lines);
     assert_eq!(faults, bad.len() as u64);
     let metric = &request.resource_metrics[0].scope_metrics[0].metrics[0];
@@ -166,11 +183,11 @@ fn what_is_no_sample_is_left_out() {
 fn definitions_are_read_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("k6.json");
-    std::fs::write(&path, format!("{COUNTER}\n")).expect("is written");
+    std::fs::write(&path, counter("my_counter") + "\n").expect("is written");
     let (mut samples, _) = samples("");
     let path = AnyValue::String(path.display().to_string());
     samples.begin(FileId(1), &vec![("log.file.path".to_owned(), path)]);
-    let text = r#"{"metric":"my_counter","type":"Point","data":{"time":"2026-11-29T11:04:09Z","value":2,"tags":{}}}"#;
+    let text = point("my_counter", "2026-11-29T11:04:09Z", "2", "{}");
     samples.push(Line { text: text.as_bytes(), offset: 500, number: 7 });
     let request = ExportMetricsServiceRequest::decode(samples.finish()).expect("is OTLP");
     assert_eq!(request, written(&["my_counter"], "my_counter value=2 1795950249000000000\n"));

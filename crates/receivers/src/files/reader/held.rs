@@ -10,7 +10,7 @@ use sluice_tail::{FileId, Mark, Tail};
 use super::parts::{Named, Submitted};
 use super::{Counters, PAUSE, Reader, final_reason};
 use crate::files::operators::FLUSH_INTERVAL;
-use crate::files::{REQUEST_BYTES, Records};
+use crate::files::records::{REQUEST_BYTES, Records};
 
 /// Finds the first line of a range of which a record is held.
 #[derive(Default)]
