@@ -53,8 +53,7 @@ impl Quantiles {
                 let is_full = values.len() == values.capacity();
                 let more = values.capacity();
                 if values.len() >= most || is_full && more * size_of::<f64>() > room_bytes {
-                    let mut sketch = Sketch::of(values);
-                    sketch.add(value, room_bytes);
+                    let sketch = Sketch::of(values, value, room_bytes);
                     *self = Quantiles::Sketch(sketch);
                     return;
                 }
@@ -87,11 +86,13 @@ fn rank(quantile: f64, count: u64) -> u64 {
 }
 
 impl Sketch {
-    /// In the memory of the values.
-    fn of(values: &[f64]) -> Sketch {
-        let capacity = (values.len().max(FIRST_VALUES) / 2).min(BINS);
+    /// In the memory of the values, and of the room as much as they need to stay apart.
+    fn of(values: &Vec<f64>, another: f64, room_bytes: usize) -> Sketch {
+        let bytes = values.capacity() * size_of::<f64>();
+        let most = bytes.saturating_add(room_bytes) / size_of::<(i32, u64)>();
+        let capacity = (values.len() + 1).min(most).clamp(FIRST_VALUES / 2, BINS);
         let mut sketch = Sketch { bins: Vec::with_capacity(capacity), count: 0 };
-        values.iter().for_each(|value| sketch.add(*value, 0));
+        values.iter().chain([&another]).for_each(|value| sketch.add(*value, 0));
         sketch
     }
 
