@@ -1,9 +1,9 @@
 //! Samples to requests of OTLP metrics, by way of line protocol.
 
 use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -21,6 +21,9 @@ const PATH: &str = "log.file.path";
 const OPEN_BYTES: usize = 64 << 10;
 /// Bytes at a file's beginning that are searched for definitions of metrics after a restart.
 const DEFINITIONS_BYTES: u64 = 64 << 20;
+
+/// Files that are remembered, of those whose definitions were read.
+const LEARNED: usize = 1024;
 
 /// The reason for which a line is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +78,8 @@ pub(super) struct Samples {
     counters: Arc<K6Counters>,
     file: FileId,
     path: String,
+    /// Files whose definitions were read: files have turns, and each is searched once.
+    learned: HashSet<FileId>,
     /// Columns of tags of a file of rows.
     columns: Option<Vec<String>>,
     /// Of the file whose columns these are.
@@ -82,8 +87,9 @@ pub(super) struct Samples {
     head: Head,
     /// The last time, as written, and in nanoseconds since 1970.
     time: (String, i64),
-    /// A row whose quote is open, with the offset of its beginning.
-    open: Vec<u8>,
+    /// Rows whose quote is open, with the number of their last line. They are forgotten if a file
+    /// is read again from an earlier place.
+    open: HashMap<FileId, (u64, Vec<u8>)>,
     line: Vec<u8>,
 }
 
@@ -98,19 +104,20 @@ impl Samples {
             counters,
             file: FileId(0),
             path: String::new(),
+            learned: HashSet::new(),
             columns: None,
             header: String::new(),
             head: Head::default(),
             time: (String::new(), 0),
-            open: Vec::new(),
+            open: HashMap::new(),
             line: Vec::new(),
         }
     }
 
     /// Learns which metrics are counters: lines before this one said so, and may have been read
     /// before a restart.
-    fn learn(&mut self, path: &Path) {
-        let Ok(file) = File::open(path) else { return };
+    fn learn(&mut self) {
+        let Ok(file) = File::open(&self.path) else { return };
         let mut lines = BufReader::new(file.take(DEFINITIONS_BYTES));
         let mut line = Vec::new();
         while lines.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
@@ -238,18 +245,19 @@ impl Records for Samples {
             self.header = header;
             self.head = Head::default();
         }
-        if file != self.file {
-            self.file = file;
-            self.open.clear();
-            if path != self.path {
-                self.learn(Path::new(&path));
+        (self.file, self.path) = (file, path);
+        if !self.learned.contains(&file) {
+            if self.learned.len() >= LEARNED {
+                self.learned.clear();
             }
+            self.learned.insert(file);
+            self.learn();
         }
-        self.path = path;
     }
 
     fn push(&mut self, line: Line<'_>) {
-        let mut row = std::mem::take(&mut self.open);
+        let open = self.open.remove(&self.file).filter(|(last, _)| last + 1 == line.number);
+        let mut row = open.map_or_else(Vec::new, |(_, row)| row);
         let is_row = !row.is_empty() || line.text.first() != Some(&b'{');
         let text = if row.is_empty() {
             line.text
@@ -260,7 +268,7 @@ impl Records for Samples {
         };
         if is_row && csv::is_open(text) {
             if text.len() <= OPEN_BYTES {
-                self.open = text.to_vec();
+                self.open.insert(self.file, (line.number, text.to_vec()));
             } else {
                 self.note(Fault("has a quote that does not end"), line.offset);
             }

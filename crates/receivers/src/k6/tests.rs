@@ -145,6 +145,37 @@ fn a_row_may_have_line_breaks_in_quotes() {
     assert_eq!(request, written(&[], lines));
 }
 
+/// Scenario: files have turns, and one is read again from an earlier place. Guarantee: an open row
+/// goes on in its own file only, and not behind a line that comes again. A file is searched for
+/// definitions once.
+#[test]
+fn files_have_turns() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path_of = |file: u64| folder.path().join(file.to_string());
+    let (mut samples, counters) = samples("");
+    let mut push = |file: u64, number: u64, text: &str| {
+        let mut attributes = attributes(HEADER);
+        let path = AnyValue::String(path_of(file).display().to_string());
+        attributes.push(("log.file.path".to_owned(), path));
+        samples.begin(FileId(file), &attributes);
+        samples.push(Line { text: text.as_bytes(), offset: number * 100, number });
+        samples.items()
+    };
+    assert_eq!(push(1, 2, "checks,5,1,\"a"), 0);
+    assert_eq!(push(2, 2, "late,6,1"), 1);
+    // Lines that come later say it themselves.
+    std::fs::write(path_of(1), counter("late") + "\n").expect("is written");
+    assert_eq!(push(1, 3, "b\",,,,,,,,"), 2);
+    assert_eq!(push(1, 4, "checks,7,1,\"a"), 2);
+    assert_eq!(push(1, 2, "vus,8,1"), 3, "read again");
+    assert_eq!(push(1, 3, "late,9,1"), 4);
+    assert_eq!(counters.faults(), 0);
+    let request = ExportMetricsServiceRequest::decode(samples.finish()).expect("is OTLP");
+    let lines = "late value=1 6000000000\nchecks,check=a\\ b value=1 5000000000\nvus value=1 \
+                 8000000000\nlate value=1 9000000000\n";
+    assert_eq!(request, written(&[], lines));
+}
+
 /// Guarantee: a line that is no sample is counted and left out, and all others are taken.
 #[test]
 fn what_is_no_sample_is_left_out() {
