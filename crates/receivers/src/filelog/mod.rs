@@ -8,12 +8,9 @@ mod metrics;
 use std::sync::Arc;
 
 use sluice_config::Kind;
-use sluice_flow::BoxFuture;
 
 use crate::files::{self, FileSource};
-use crate::receiver::{
-    BindContext, BoundReceiver, Checkpoints, ReceiverConfig, ReceiverError, ReceiverKind,
-};
+use crate::receiver::ReceiverKind;
 
 pub use self::config::FilelogConfig;
 pub use crate::files::Counters;
@@ -26,29 +23,13 @@ pub(crate) const KIND: ReceiverKind = ReceiverKind::new(
 )
 .metrics(|| metrics::METRICS.describe());
 
-impl ReceiverConfig for FilelogConfig {
-    fn has_senders(&self) -> bool {
-        false
-    }
-
-    fn checkpoints(&self) -> Checkpoints<'_> {
-        match &self.storage {
-            Some(storage) => Checkpoints::In(storage),
-            None => Checkpoints::WithTelemetry,
-        }
-    }
-
-    fn bind<'a>(
-        &'a self,
-        context: BindContext<'a>,
-    ) -> BoxFuture<'a, Result<Box<dyn BoundReceiver>, ReceiverError>> {
-        files::bind(context, self.clone())
-    }
-}
-
 impl FileSource for FilelogConfig {
     type Counters = Counters;
     const NAME: &'static str = "filelog";
+
+    fn storage(&self) -> Option<&str> {
+        self.storage.as_deref()
+    }
 
     fn files(&self) -> files::Settings {
         files::Settings {

@@ -28,8 +28,8 @@ use sluice_tail::{Checkpoint, Known, Options, Tail};
 use tokio_util::sync::CancellationToken;
 
 use crate::receiver::{
-    BindContext, BoundReceiver, ReceiverContext, ReceiverCounters, ReceiverError, StartedReceiver,
-    Streams,
+    BindContext, BoundReceiver, Checkpoints, ReceiverConfig, ReceiverContext, ReceiverCounters,
+    ReceiverError, StartedReceiver, Streams,
 };
 
 pub(crate) use self::attributes::{Attributes, FileAttributes};
@@ -52,6 +52,9 @@ pub(crate) trait FileSource: Clone + Send + Sync + 'static {
     /// The kind of the receiver.
     const NAME: &'static str;
 
+    /// The extension whose directory has the checkpoint.
+    fn storage(&self) -> Option<&str>;
+
     fn files(&self) -> Settings;
 
     fn records(&self, counters: &Arc<Self::Counters>) -> Box<dyn Records>;
@@ -69,24 +72,39 @@ pub(crate) struct Settings {
     pub(crate) rate: u32,
 }
 
+impl<S: FileSource> ReceiverConfig for S {
+    fn has_senders(&self) -> bool {
+        false
+    }
+
+    fn checkpoints(&self) -> Checkpoints<'_> {
+        self.storage().map_or(Checkpoints::WithTelemetry, Checkpoints::In)
+    }
+
+    fn bind<'a>(
+        &'a self,
+        context: BindContext<'a>,
+    ) -> BoxFuture<'a, Result<Box<dyn BoundReceiver>, ReceiverError>> {
+        Box::pin(open(context, self.clone()))
+    }
+}
+
 /// Opens the checkpoint.
-pub(crate) fn bind<S: FileSource>(
+async fn open<S: FileSource>(
     context: BindContext<'_>,
     source: S,
-) -> BoxFuture<'_, Result<Box<dyn BoundReceiver>, ReceiverError>> {
-    Box::pin(async move {
-        let path = context.checkpoint.map(ToOwned::to_owned);
-        let opened = tokio::task::spawn_blocking(move || {
-            path.map(|path| Checkpoint::open(&path, PREDECESSOR_PATIENCE)).transpose()
-        });
-        let opened = opened.await.map_err(ReceiverError::failed)?;
-        let (checkpoint, known) = match opened.map_err(ReceiverError::failed)? {
-            Some((checkpoint, known)) => (Some(checkpoint), known),
-            None => (None, None),
-        };
-        let (id, seed) = (context.id.to_owned(), seed(&context));
-        Ok(Box::new(Bound { id, source, seed, checkpoint, known }) as Box<dyn BoundReceiver>)
-    })
+) -> Result<Box<dyn BoundReceiver>, ReceiverError> {
+    let path = context.checkpoint.map(ToOwned::to_owned);
+    let opened = tokio::task::spawn_blocking(move || {
+        path.map(|path| Checkpoint::open(&path, PREDECESSOR_PATIENCE)).transpose()
+    });
+    let opened = opened.await.map_err(ReceiverError::failed)?;
+    let (checkpoint, known) = match opened.map_err(ReceiverError::failed)? {
+        Some((checkpoint, known)) => (Some(checkpoint), known),
+        None => (None, None),
+    };
+    let (id, seed) = (context.id.to_owned(), seed(&context));
+    Ok(Box::new(Bound { id, source, seed, checkpoint, known }) as Box<dyn BoundReceiver>)
 }
 
 /// Changes with all that decides, beside its bytes, which records are made of a file.

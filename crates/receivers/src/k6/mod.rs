@@ -14,15 +14,12 @@ mod tests;
 use std::sync::Arc;
 
 use sluice_config::Kind;
-use sluice_flow::BoxFuture;
 
 use self::config::K6Config;
 use self::metrics::K6Counters;
 use self::samples::Samples;
 use crate::files::{self, Counters, FileSource};
-use crate::receiver::{
-    BindContext, BoundReceiver, Checkpoints, ReceiverConfig, ReceiverError, ReceiverKind,
-};
+use crate::receiver::ReceiverKind;
 
 pub(crate) const KIND: ReceiverKind = ReceiverKind::new(
     Kind::new("k6", "Reads the samples that k6 writes to files, as JSON or as CSV"),
@@ -30,29 +27,13 @@ pub(crate) const KIND: ReceiverKind = ReceiverKind::new(
 )
 .metrics(|| metrics::METRICS.describe());
 
-impl ReceiverConfig for K6Config {
-    fn has_senders(&self) -> bool {
-        false
-    }
-
-    fn checkpoints(&self) -> Checkpoints<'_> {
-        match &self.storage {
-            Some(storage) => Checkpoints::In(storage),
-            None => Checkpoints::WithTelemetry,
-        }
-    }
-
-    fn bind<'a>(
-        &'a self,
-        context: BindContext<'a>,
-    ) -> BoxFuture<'a, Result<Box<dyn BoundReceiver>, ReceiverError>> {
-        files::bind(context, self.clone())
-    }
-}
-
 impl FileSource for K6Config {
     type Counters = K6Counters;
     const NAME: &'static str = "k6";
+
+    fn storage(&self) -> Option<&str> {
+        self.storage.as_deref()
+    }
 
     fn files(&self) -> files::Settings {
         files::Settings {
