@@ -155,30 +155,57 @@ impl Translation<'_> {
         self.out.push_str(&format!("\\x{{{:x}}}", character as u32));
     }
 
-    /// A bracketed class, whose opening bracket was read.
+    /// A bracketed class, whose opening bracket was read. A hyphen is written as one only where it
+    /// makes a range: two of them mean a difference of classes here, and none in Go.
     fn class(&mut self) {
         self.out.push('[');
         if self.rest.next_if_eq(&'^').is_some() {
             self.out.push('^');
         }
-        let mut is_first = true;
+        let (mut is_first, mut may_begin_range) = (true, false);
         while let Some(character) = self.rest.next() {
-            match character {
+            let may_range = may_begin_range && self.rest.peek().is_some_and(|next| *next != ']');
+            may_begin_range = match character {
                 ']' if !is_first => {
                     self.out.push(']');
                     return;
                 }
-                ']' => self.literal(']'),
-                '\\' => self.escape(true),
-                '[' if self.rest.peek() == Some(&':') => {
-                    self.out.push('[');
-                    self.copy_through(']');
+                '-' if may_range => {
+                    self.out.push('-');
+                    self.one_of_class();
+                    false
                 }
-                '[' | '&' | '~' => self.literal(character),
-                _ => self.out.push(character),
-            }
+                _ => self.of_class(character),
+            };
             is_first = false;
         }
+    }
+
+    /// What follows in a class, whatever it is.
+    fn one_of_class(&mut self) {
+        if let Some(character) = self.rest.next() {
+            self.of_class(character);
+        }
+    }
+
+    /// Translates what begins with this character in a class. Whether it is a single character,
+    /// which a range may begin with.
+    fn of_class(&mut self, character: char) -> bool {
+        match character {
+            '\\' => {
+                let next = self.rest.peek().copied();
+                self.escape(true);
+                return !next.is_some_and(|next| "dDsSwWpP".contains(next));
+            }
+            '[' if self.rest.peek() == Some(&':') => {
+                self.out.push('[');
+                self.copy_through(']');
+                return false;
+            }
+            '[' | ']' | '&' | '~' | '-' => self.literal(character),
+            _ => self.out.push(character),
+        }
+        true
     }
 }
 
@@ -210,6 +237,23 @@ mod tests {
             matches("^[[&~]+$", "[&~") && matches("^[]a]+$", "]a") && matches("^[[:alpha:]]$", "x"),
             "brackets"
         );
+        for (pattern, taken, left) in [
+            (r"^[\w--a]$", "w-5a", "~"),
+            ("^[+--]$", "+,-", ".*"),
+            ("^[--z]$", "-.az", "+"),
+            ("^[a-c-]$", "abc-", "d"),
+            (r"^[!--\]]$", "!]&-", "^~"),
+            (r"^[\-a-c]$", "-b", "d"),
+            ("^[-a]$", "-a", "b"),
+            ("^[^--]$", "a", "-"),
+        ] {
+            for character in taken.chars() {
+                assert!(matches(pattern, &character.to_string()), "{pattern}: {character}");
+            }
+            for character in left.chars() {
+                assert!(!matches(pattern, &character.to_string()), "{pattern}: {character}");
+            }
+        }
         assert!(matches(r"^\101$", "A"), "octal");
         assert!(
             matches("(?i)^k$", "K") && matches(r"^\pL$", "é") && matches(r"^\x{e9}$", "é"),

@@ -21,9 +21,20 @@ pub type ReceiverKind = ComponentKind<Box<dyn ReceiverConfig>, fn() -> TableDoc>
 /// A list of kinds of receivers.
 pub type ReceiverKinds = ComponentKinds<Box<dyn ReceiverConfig>, fn() -> TableDoc>;
 
-/// The positions of a receiver that fetches, by stream. A stream's name is that of the source,
-/// whatever the receiver's options: a whole path, a URL.
-pub type Streams = HashMap<String, Positions>;
+/// What a receiver that fetches leaves to the one that takes its place, by stream. A stream's name
+/// is that of the source, whatever the receiver's options: a whole path, a URL.
+#[derive(Debug, Default)]
+pub struct Streams {
+    pub positions: HashMap<String, Positions>,
+    /// Open files of streams that are no longer where they were found.
+    pub files: HashMap<String, std::fs::File>,
+}
+
+impl FromIterator<(String, Positions)> for Streams {
+    fn from_iter<I: IntoIterator<Item = (String, Positions)>>(streams: I) -> Streams {
+        Streams { positions: streams.into_iter().collect(), files: HashMap::new() }
+    }
+}
 
 /// The directory of a receiver's checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +85,11 @@ pub trait ReceiverConfig: Send + Sync {
     /// Differs when files that its options name, and that were read with them, have other contents:
     /// at a reload it is not the same then.
     fn files_fingerprint(&self) -> u64 {
+        0
+    }
+
+    /// Files that it may have open, beside its connections.
+    fn open_files(&self) -> usize {
         0
     }
 

@@ -33,7 +33,7 @@ fn read_multiline(fields: &mut Fields<'_>) -> Option<Boundary> {
             "" => Ok(None),
             text => bytes_pattern(&format!("(?m){text}")).map(Some),
         };
-        fields.parsed(key, "regular expression", None, doc, compile).flatten()
+        fields.parsed(key, "a regular expression", None, doc, compile).flatten()
     };
     let start = pattern("line_start_pattern", "A record begins where this matches.");
     let end = pattern("line_end_pattern", "A record ends behind what this matches.");

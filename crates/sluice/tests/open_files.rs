@@ -139,3 +139,36 @@ async fn connections_leave_files_to_everything_else() {
     let arrived = async || healthy.counts().items >= all;
     assert!(eventually(SOON, arrived).await, "{:?}", healthy.counts());
 }
+
+/// Scenario: few files may be open, and more logs are there than that. Guarantee: all lines arrive,
+/// and metrics are answered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn logs_that_are_read_leave_files_to_everything_else() {
+    let _alone = alone().await;
+    let logs = tempfile::tempdir().expect("a folder");
+    for index in 0..2 * FILES {
+        std::fs::write(logs.path().join(format!("{index}.log")), "line\n").expect("is written");
+    }
+    let backend = Backend::healthy().await.expect("a backend");
+    let config = format!(
+        "receivers:\n  otlp:\n  file_log:\n    include: ['{}/*.log']\n    start_at: beginning\n\
+         exporters:\n{}service:\n  pipelines:\n    logs:\n      receivers: [otlp, file_log]\n      \
+         exporters: [otlp/backend]\n",
+        logs.path().display(),
+        gateway::exporter("backend", &backend),
+    );
+    let options = Options { open_files: Some(FILES as u64), ..Options::default() };
+    let gateway = Gateway::start_with(&config, options).await;
+    let all = async || backend.items() == 2 * FILES as u64;
+    assert!(
+        eventually(SOON, all).await,
+        "{} of {}: {}",
+        backend.items(),
+        2 * FILES,
+        gateway.output()
+    );
+    let metrics = get(gateway.metrics, "/metrics").await;
+    assert!(metrics.is_some_and(|it| it.1.contains("sluice_")), "{}", gateway.output());
+    let most = descriptors(gateway.pid());
+    assert!(most < FILES * 9 / 10, "{most} of {FILES} files are open");
+}

@@ -13,8 +13,9 @@
 //!
 //! The first part is written as a whole into a new file, which is renamed. Changes are appended, a
 //! few lines with their checksum at a time. A content has a number within its file: its line
-//! replaces the one before. Reading stops before the first part that is not whole: a write that was
-//! torn by a crash, after which nothing was appended. A range that is about to be sent is appended
+//! replaces the one before. A last part that is not whole is left out: a write that was torn by a
+//! crash, after which nothing was appended. One with whole parts behind it is damage: it is left out
+//! too, and the file is kept aside. A range that is about to be sent is appended
 //! without a sync: a kill leaves it, and if a power cut does not, the range has another name later.
 //! Version 2 has no ranges; version 1 is a first part without numbers.
 
@@ -75,11 +76,19 @@ pub fn encode(known: &[Known]) -> String {
 /// # Errors
 /// The reason, in a line: it is damaged, or from a newer version.
 pub fn decode(bytes: &[u8]) -> Result<Vec<Known>, String> {
-    read(bytes).map(|(known, _)| known)
+    read(bytes).map(|read| read.known)
 }
 
-/// Returns the contents, and the length of what is whole.
-fn read(bytes: &[u8]) -> Result<(Vec<Known>, usize), String> {
+#[derive(Debug)]
+struct Read {
+    known: Vec<Known>,
+    /// Bytes of a last part that is not whole.
+    torn_bytes: usize,
+    /// Bytes of parts that are not whole, before one that is.
+    damaged_bytes: usize,
+}
+
+fn read(bytes: &[u8]) -> Result<Read, String> {
     let mut lines = bytes.split_inclusive(|byte| *byte == b'\n');
     let first = lines.next().unwrap_or_default();
     let version = str::from_utf8(first).ok().and_then(|it| it.strip_prefix(MAGIC));
@@ -90,32 +99,40 @@ fn read(bytes: &[u8]) -> Result<(Vec<Known>, usize), String> {
         None => return Err("it does not begin as a checkpoint".to_owned()),
     }
     let mut contents = Contents::default();
-    let mut changes = Vec::new();
-    let (mut at, mut part_start, mut whole) = (first.len(), 0, 0);
+    let (mut at, mut part_start, mut whole, mut damaged_bytes) = (first.len(), 0, 0, 0);
     for line in lines {
         let start = at;
         at += line.len();
-        let line = line.strip_suffix(b"\n").and_then(|line| str::from_utf8(line).ok());
-        let Some(line) = line else { break };
-        if let Some(sum) = line.strip_prefix(SUM) {
-            let expected = crc32c::crc32c(&bytes[part_start..start]);
-            if u32::from_str_radix(sum, 16) != Ok(expected) {
-                break;
-            }
-            changes.drain(..).for_each(|change| contents.change(change));
-            (part_start, whole) = (at, at);
-        } else if version == Some(1) {
-            let Some(known) = Known::of_line(line) else { break };
-            changes.push((changes.len() as u64, Change::Content(known)));
-        } else {
-            let Some(change) = change_of(line) else { break };
-            changes.push(change);
+        let sum = line.strip_suffix(b"\n").and_then(|line| line.strip_prefix(SUM.as_bytes()));
+        let Some(sum) = sum.and_then(|sum| str::from_utf8(sum).ok()) else { continue };
+        let part = &bytes[part_start..start];
+        let text = &part[first.len() * usize::from(part_start == 0)..];
+        let is_whole = u32::from_str_radix(sum, 16) == Ok(crc32c::crc32c(part));
+        let changes = is_whole.then(|| changes_of(text, version == Some(1))).flatten();
+        if let Some(changes) = changes {
+            changes.into_iter().for_each(|change| contents.change(change));
+            damaged_bytes += part_start - whole;
+            whole = at;
+        } else if part_start == 0 {
+            break;
         }
+        part_start = at;
     }
     if whole == 0 {
         return Err("it is damaged".to_owned());
     }
-    Ok((contents.in_order.into_iter().flatten().collect(), whole))
+    let known = contents.in_order.into_iter().flatten().collect();
+    Ok(Read { known, torn_bytes: bytes.len() - whole, damaged_bytes })
+}
+
+/// The changes of a part, by the number of their content. Nothing if a line is none.
+fn changes_of(part: &[u8], has_no_numbers: bool) -> Option<Vec<(u64, Change)>> {
+    let lines = str::from_utf8(part).ok()?.lines();
+    if has_no_numbers {
+        let known = lines.map(|line| Known::of_line(line).map(Change::Content));
+        return (0..).zip(known).map(|(number, change)| Some((number, change?))).collect();
+    }
+    lines.map(change_of).collect()
 }
 
 #[derive(Clone, Debug)]
@@ -202,16 +219,24 @@ impl Checkpoint {
         let lock = lock(path, patience)?;
         let known = match fs::read(path) {
             Ok(bytes) => match read(&bytes) {
-                Ok((known, whole)) => {
-                    if whole < bytes.len() {
-                        tracing::warn!(checkpoint = %path.display(), bytes = bytes.len() - whole,
+                Ok(Read { known, torn_bytes, damaged_bytes }) => {
+                    if torn_bytes > 0 {
+                        tracing::warn!(checkpoint = %path.display(), bytes = torn_bytes,
                             "the last changes of the checkpoint are not whole: some lines may \
                              arrive again");
+                    }
+                    if damaged_bytes > 0 {
+                        let aside = aside(path);
+                        fs::write(&aside, &bytes)
+                            .map_err(|error| failed("copy the damaged checkpoint", path, error))?;
+                        tracing::error!(checkpoint = %path.display(), bytes = damaged_bytes,
+                            copied_to = %aside.display(), "changes within the checkpoint are \
+                             damaged: some lines may arrive again");
                     }
                     Some(known)
                 }
                 Err(reason) => {
-                    let aside = beside(path, ".unusable");
+                    let aside = aside(path);
                     fs::rename(path, &aside)
                         .map_err(|error| failed("rename the unusable checkpoint", path, error))?;
                     tracing::error!(
@@ -334,6 +359,14 @@ fn lock(path: &Path, patience: Duration) -> Result<File, String> {
 
 fn failed(what: &str, at: &Path, error: io::Error) -> String {
     format!("cannot {what} `{}`: {error}", at.display())
+}
+
+/// A name for a checkpoint that is kept, which none has yet.
+fn aside(path: &Path) -> PathBuf {
+    let first = std::iter::once(".unusable".to_owned());
+    let mut endings = first.chain((2_u64..).map(|number| format!(".unusable.{number}")));
+    let free = endings.find_map(|ending| Some(beside(path, &ending)).filter(|it| !it.exists()));
+    free.unwrap_or_else(|| beside(path, ".unusable"))
 }
 
 fn beside(path: &Path, ending: &str) -> PathBuf {

@@ -84,6 +84,8 @@ pub(crate) struct Rare {
     pub held: Option<Instant>,
     /// The size at which it could not be read.
     pub failed_size: Option<u64>,
+    /// Bytes that were there at the first look, and are not read: it could not be opened then.
+    pub old_bytes: u64,
 }
 
 static NOTHING: Rare = Rare {
@@ -98,6 +100,7 @@ static NOTHING: Rare = Rare {
     partial: None,
     held: None,
     failed_size: None,
+    old_bytes: 0,
 };
 
 /// Takes memory from when something is set until [`Seldom::release`].

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::file::{File, Place};
 use crate::glob::Found;
 use crate::gone::is_at;
-use crate::identity::Inode;
+use crate::identity::{Head, Inode, Mark, hash};
 use crate::watch::Change;
 use crate::{FileId, Tail, window};
 
@@ -273,23 +274,34 @@ impl Tail {
         }
     }
 
-    /// Reads what comes from now on.
+    /// Reads what comes from now on, also if the file cannot be opened or read yet.
     fn begin_at_end(&mut self, id: FileId, now: Instant) {
+        if let Some(file) = self.files.get_mut(&id) {
+            file.rare.old_bytes = file.size;
+        }
         if !self.open(id, now) {
             return;
         }
-        let Some(file) = self.files.get_mut(&id) else { return };
-        let Some(open) = &file.open else { return };
-        let size = open.metadata().map_or(file.size, |it| it.len());
-        let end = if file.is_gzip { window::inflated_len(open).unwrap_or(0) } else { size };
-        let Ok(head) = window::peek(open, file.is_gzip, 0, self.options.head_bytes) else { return };
-        file.mark.offset = end;
-        let lead = file.mark.lead_len();
-        let Ok(lead) = window::peek(open, file.is_gzip, end - lead as u64, lead) else { return };
-        file.mark.lead = crate::identity::hash(&lead);
-        file.head = crate::Head::of(&head[..head.len().min(end as usize)]);
-        file.is_identified = true;
-        self.schedule.soon(id);
+        match self.begin_behind(id) {
+            Ok(()) => self.schedule.soon(id),
+            Err(error) => self.failed(id, &error, now),
+        }
+    }
+
+    fn begin_behind(&mut self, id: FileId) -> io::Result<()> {
+        let Some(file) = self.files.get_mut(&id) else { return Ok(()) };
+        let Some(open) = &file.open else { return Ok(()) };
+        let size = open.metadata()?.len();
+        let offset = if file.is_gzip { window::inflated_len(open)? } else { size };
+        let head = window::peek(open, file.is_gzip, 0, self.options.head_bytes)?;
+        let mark = Mark { offset, ..Mark::default() };
+        let length = mark.lead_len();
+        let lead = window::peek(open, file.is_gzip, offset - length as u64, length)?;
+        file.mark = Mark { lead: hash(&lead), ..mark };
+        file.head = Head::of(&head[..head.len().min(offset as usize)]);
+        (file.is_identified, file.rare.old_bytes) = (true, 0);
+        file.rare.release();
+        Ok(())
     }
 
     fn set_path(&mut self, id: FileId, path: &Path, now: Instant) {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crate::file::{File, Place};
 use crate::identity::{Head, Mark, hash};
 use crate::read::AWAY_TIME;
+use crate::window::is_damage;
 use crate::{Compression, FileId, Tail, window};
 
 /// A file that may be a copy of another one is not read for this long after it grew: the original
@@ -75,7 +76,8 @@ impl Tail {
         let is_damaged = is_damage(error);
         if is_damaged {
             file.rare.failed_size = Some(file.size);
-        } else {
+        }
+        if !is_damaged || file.place == Place::Away {
             self.schedule.at(id, now + FAILED_PAUSE);
         }
         if self.is_news(format!("file {path}: {error}")) {
@@ -98,9 +100,9 @@ impl Tail {
         file.is_gzip = is_gzip;
         let file = &self.files[&id];
         let Some(open) = &file.open else { return Ok(None) };
-        let begin = if is_gzip { 0 } else { behind_hole(open, file.size)? };
+        let begin = begin(open, file)?;
         let head = window::peek(open, is_gzip, 0, self.options.head_bytes)?;
-        if head.is_empty() || begin >= file.size {
+        if head.is_empty() || (begin >= file.size && file.rare.old_bytes == 0) {
             return Ok(None);
         }
         if let Some((known, mark)) = self.find_missing(open, is_gzip, &head, file)? {
@@ -113,14 +115,14 @@ impl Tail {
             return Ok(None);
         }
         let Some(file) = self.files.get_mut(&id) else { return Ok(None) };
-        file.head = Head::of(&head);
-        (file.is_identified, file.rare.held) = (true, None);
         if begin > 0 {
-            file.mark.offset = begin;
-            let (lead, open) = (file.mark.lead_len(), file.open.as_ref());
-            let lead = open.map(|open| window::peek(open, false, begin - lead as u64, lead));
-            file.mark.lead = hash(&lead.transpose()?.unwrap_or_default());
+            let mark = Mark { offset: begin, ..Mark::default() };
+            let (lead, open) = (mark.lead_len(), file.open.as_ref());
+            let lead = open.map(|open| window::peek(open, is_gzip, begin - lead as u64, lead));
+            file.mark = Mark { lead: hash(&lead.transpose()?.unwrap_or_default()), ..mark };
         }
+        file.head = Head::of(&head);
+        (file.is_identified, file.rare.held, file.rare.old_bytes) = (true, None, 0);
         Ok(Some(id))
     }
 
@@ -218,13 +220,14 @@ impl Tail {
                 continue;
             }
             let is_shorter = !file.is_gzip && file.size < original.mark.offset;
-            let begins_alike = || begins_as(original, head);
+            // An original that cannot be read keeps no other file from being read.
+            let begins_alike = || begins_as(original, head).unwrap_or(false);
             let has_lead = || has_lead(open, file.is_gzip, original);
             if is_at_rest(original, now) {
-                if self.may_go_on(original, file, &names) && begins_alike()? && has_lead()? {
+                if self.may_go_on(original, file, &names) && begins_alike() && has_lead()? {
                     followed = Some(other);
                 }
-            } else if begins_alike()? && (is_shorter || has_lead()?) {
+            } else if begins_alike() && (is_shorter || has_lead()?) {
                 originals.push(other);
                 original_is_away |= original.place == Place::Away;
             }
@@ -387,9 +390,14 @@ pub(crate) fn is_gzip(compression: Compression, open: &fs::File) -> io::Result<O
     }
 }
 
-/// The compressed content is damaged: it fails in the same way until it changes.
-fn is_damage(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData)
+/// Where reading begins in a content that is not known.
+fn begin(open: &fs::File, file: &File) -> io::Result<u64> {
+    match file.rare.old_bytes {
+        0 if file.is_gzip => Ok(0),
+        0 => behind_hole(open, file.size),
+        _ if file.is_gzip => window::inflated_len(open),
+        old_bytes => Ok(old_bytes.min(file.size)),
+    }
 }
 
 /// Where a file's bytes begin. A writer that goes on at its offset after its file was truncated

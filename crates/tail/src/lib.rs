@@ -38,7 +38,7 @@ mod split;
 mod watch;
 mod window;
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fs;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -169,14 +169,15 @@ pub struct Tail {
     count_vanished_at: Option<Instant>,
     looks: u64,
     begins_at_end: bool,
-    /// Paths and patterns of which a problem was told.
-    told: HashSet<String>,
+    /// Problems that were told, and when.
+    told: HashMap<String, Instant>,
     pub counts: Counts,
 }
 
 impl Tail {
     /// `known`: contents that were read before. `None`: there was no checkpoint.
-    pub fn new(options: Options, known: Option<Vec<Known>>, now: Instant) -> Tail {
+    pub fn new(mut options: Options, known: Option<Vec<Known>>, now: Instant) -> Tail {
+        options.max_open = open::most_open(options.max_open);
         let watcher = Watcher::new(options.watches);
         let begins_at_end = options.starts_at_end && known.is_none();
         let count_vanished_at = known.as_ref().map(|_| now + VANISHED_PATIENCE);
@@ -206,7 +207,7 @@ impl Tail {
             count_vanished_at,
             looks: 0,
             begins_at_end,
-            told: HashSet::new(),
+            told: HashMap::new(),
             counts: Counts::default(),
         };
         for known in known.into_iter().flatten() {
@@ -417,10 +418,16 @@ impl Tail {
         FileId(self.next_id - 1)
     }
 
-    /// Tells a problem once, until [`Tail::told`] forgets it.
+    /// Whether a problem is to be told: once an hour, and at most a thousand of them.
     fn is_news(&mut self, problem: String) -> bool {
         const TOLD_MAX: usize = 1000;
-        self.told.len() < TOLD_MAX && self.told.insert(problem)
+        const AGAIN_AFTER: Duration = Duration::from_secs(3600);
+        let now = Instant::now();
+        self.told.retain(|_, told_at| now < *told_at + AGAIN_AFTER);
+        if self.told.len() >= TOLD_MAX {
+            return false;
+        }
+        self.told.insert(problem, now).is_none()
     }
 
     fn place_of(&self, id: FileId) -> Option<Place> {

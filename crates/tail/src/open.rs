@@ -5,10 +5,30 @@ use std::fs;
 use std::io;
 use std::time::Instant;
 
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
+
 use crate::file::Place;
 use crate::identify::{FAILED_PAUSE, is_gzip};
 use crate::identity::Inode;
 use crate::{FileId, Tail};
+
+/// The most files that may be open of those that are wanted. Half of what the process may have open
+/// is left to everything else.
+pub(crate) fn most_open(wanted: usize) -> usize {
+    let limit = getrlimit(Resource::Nofile).current;
+    let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+    let most = wanted.min(limit / 2);
+    if most < wanted {
+        tracing::warn!(
+            limit,
+            max_concurrent_files = most,
+            "the limit on open files is low: fewer files are open at a time; raise the hard limit \
+             (`ulimit -Hn`, LimitNOFILE)"
+        );
+    }
+    most.max(2)
+}
 
 impl Tail {
     /// Opens the file, if it is not open.
@@ -49,11 +69,63 @@ impl Tail {
                 if error.kind() == io::ErrorKind::NotFound {
                     self.leave(id, now);
                 } else {
+                    let errno = error.raw_os_error();
+                    if errno == Some(Errno::MFILE.raw_os_error()) {
+                        self.leave_room(id);
+                    }
                     self.failed(id, &error, now);
                 }
                 false
             }
         }
+    }
+
+    /// The process may open no more files: a quarter of those that are open here is closed, and
+    /// left to others.
+    fn leave_room(&mut self, keeps: FileId) {
+        let most = (self.open_count - self.open_count / 4).max(2);
+        if most < self.options.max_open {
+            self.options.max_open = most;
+            tracing::warn!(
+                max_concurrent_files = most,
+                "too many files are open in this process: fewer are open at a time from now on; \
+                 raise the hard limit (`ulimit -Hn`, LimitNOFILE)"
+            );
+        }
+        self.bound_open(keeps);
+    }
+
+    /// Open files of contents that have left their paths. Of a file that was removed, its bytes are
+    /// nowhere else.
+    pub fn take_left(&mut self) -> Vec<(FileId, fs::File)> {
+        let away: Vec<FileId> = self.away.drain(..).collect();
+        let mut left = Vec::new();
+        for id in away {
+            let Some(file) = self.files.get_mut(&id) else { continue };
+            if file.place == Place::Away
+                && let Some(open) = file.open.take()
+            {
+                self.open_count -= 1;
+                left.push((id, open));
+            }
+        }
+        left
+    }
+
+    /// Goes on with the open file of a content that has left, as [`Tail::take_left`] of another
+    /// tail gave it. The content is remembered already.
+    pub fn follow(&mut self, id: FileId, open: fs::File, now: Instant) {
+        let is_gzip = is_gzip(self.options.compression, &open);
+        let Ok(metadata) = open.metadata() else { return };
+        self.set_present(id);
+        let Some(file) = self.files.get_mut(&id) else { return };
+        file.is_gzip = is_gzip.ok().flatten().unwrap_or(false);
+        (file.place, file.active, file.size) = (Place::Away, now, metadata.len());
+        file.open = Some(open);
+        self.open_count += 1;
+        self.note_open(id);
+        self.away.push_back(id);
+        self.schedule.soon(id);
     }
 
     /// Opens files that wait for their turn, as far as there is room: one that is removed before

@@ -67,6 +67,7 @@ impl Tail {
             }
         };
         if file.rare.failed_size.is_some_and(|failed| failed == size) {
+            self.rest_damaged(id, now);
             return None;
         }
         file.rare.failed_size = None;
@@ -298,6 +299,17 @@ impl Tail {
             }
         }
         if is_identified { self.set_missing(id) } else { self.forget(id) }
+    }
+
+    /// The file is damaged, and did not change. If it has left, nobody mends it.
+    fn rest_damaged(&mut self, id: FileId, now: Instant) {
+        let Some(file) = self.files.get(&id).filter(|it| it.place == Place::Away) else { return };
+        if now < file.active + AWAY_TIME {
+            self.schedule.at(id, now + AWAY_INTERVAL_MAX);
+            return;
+        }
+        self.away.retain(|it| *it != id);
+        self.give_up(id);
     }
 
     /// Deletes a file of which everything is resolved and that had nothing new for a poll interval.

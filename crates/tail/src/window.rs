@@ -90,10 +90,13 @@ impl Window {
         }
         self.bytes.resize(whole, 0);
         let at = self.start + before as u64;
+        // Less than what is before the place would look like another content.
+        let least = (lead as usize).saturating_sub(before);
         let read = if is_gzip {
-            self.inflate(id, file, at, before)
+            self.inflate(id, file, at, before, least)
         } else {
-            read_full(&mut self.bytes[before..], |into, done| file.read_at(into, at + done))
+            let read = |into: &mut [u8], done| file.read_at(into, at + done);
+            read_full(&mut self.bytes[before..], least, read)
         };
         let (length, stop) = *read.as_ref().unwrap_or(&(0, Stop::More));
         (self.is_end, self.is_cut) = (stop != Stop::More, stop == Stop::Cut);
@@ -107,14 +110,15 @@ impl Window {
         file: &File,
         at: u64,
         before: usize,
+        least: usize,
     ) -> io::Result<(usize, Stop)> {
         let mut inflater = match self.inflater.take() {
             Some(inflater) if inflater.of == id && inflater.offset == at => inflater,
             _ => Inflater::new(id, file)?,
         };
         inflater.skip_to(at)?;
-        let (read, stop) =
-            read_full(&mut self.bytes[before..], |into, _| inflater.decoder.read(into))?;
+        let more = |into: &mut [u8], _| inflater.decoder.read(into);
+        let (read, stop) = read_full(&mut self.bytes[before..], least, more)?;
         inflater.offset += read as u64;
         // At its end it is opened anew: more may have been appended.
         if before + read == self.bytes.len() {
@@ -134,9 +138,11 @@ enum Stop {
     Cut,
 }
 
-/// Reads until nothing more comes or the buffer is full. Returns the length.
+/// Reads until nothing more comes or the buffer is full. Returns the length. Fewer bytes than
+/// `least` before an error are none, unless the content itself is damaged there.
 fn read_full(
     into: &mut [u8],
+    least: usize,
     mut read: impl FnMut(&mut [u8], u64) -> io::Result<usize>,
 ) -> io::Result<(usize, Stop)> {
     let mut done = 0;
@@ -150,11 +156,16 @@ fn read_full(
                 return Ok((done, Stop::Cut));
             }
             // The bytes before the error are good, and it will come again.
-            Err(_) if done > 0 => break,
+            Err(error) if done > 0 && (done >= least || is_damage(&error)) => break,
             Err(error) => return Err(error),
         }
     }
     Ok((done, Stop::More))
+}
+
+/// The compressed content is damaged: it fails in the same way until it changes.
+pub(crate) fn is_damage(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData)
 }
 
 /// Inflates the file that is in its turn, from its beginning.
@@ -176,7 +187,7 @@ impl Inflater {
         let mut passed = [0; 16 << 10];
         while self.offset < offset {
             let length = (offset - self.offset).min(passed.len() as u64) as usize;
-            let (read, _) = read_full(&mut passed[..length], |into, _| self.decoder.read(into))?;
+            let (read, _) = read_full(&mut passed[..length], 0, |into, _| self.decoder.read(into))?;
             if read == 0 {
                 break;
             }
@@ -204,12 +215,12 @@ impl Read for FromStart {
 pub(crate) fn begins_as_gzip(file: &File) -> io::Result<Option<bool>> {
     const MAGIC: [u8; 2] = [0x1f, 0x8b];
     let mut bytes = [0; 2];
-    let (read, _) = read_full(&mut bytes, |into, done| file.read_at(into, done))?;
+    let (read, _) = read_full(&mut bytes, 2, |into, done| file.read_at(into, done))?;
     let fits = MAGIC.starts_with(&bytes[..read]);
     Ok((!fits || read == MAGIC.len()).then_some(fits))
 }
 
-/// The bytes before an offset and the first bytes of a content, without the window.
+/// Some bytes of a content, without the window. Fewer only at its end, or where it is damaged.
 pub(crate) fn peek(
     file: &File,
     is_gzip: bool,
@@ -223,10 +234,10 @@ pub(crate) fn peek(
         if inflater.offset < offset {
             (0, Stop::End)
         } else {
-            read_full(&mut bytes, |into, _| inflater.decoder.read(into))?
+            read_full(&mut bytes, max_bytes, |into, _| inflater.decoder.read(into))?
         }
     } else {
-        read_full(&mut bytes, |into, done| file.read_at(into, offset + done))?
+        read_full(&mut bytes, max_bytes, |into, done| file.read_at(into, offset + done))?
     };
     bytes.truncate(read);
     Ok(bytes)
@@ -237,4 +248,28 @@ pub(crate) fn inflated_len(file: &File) -> io::Result<u64> {
     let mut inflater = Inflater::new(FileId(0), file)?;
     inflater.skip_to(u64::MAX)?;
     Ok(inflater.offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Guarantee: what is read before an error of the disk counts only if it is enough to tell the
+    /// content, and what comes before damage always does.
+    #[test]
+    fn bytes_before_an_error_count_if_they_are_enough() {
+        let read = |least: usize, kind: io::ErrorKind| {
+            let until_300 =
+                |into: &mut [u8], done: u64| match 300_usize.saturating_sub(done as usize) {
+                    0 => Err(io::Error::from(kind)),
+                    left => Ok(left.min(into.len())),
+                };
+            let read = read_full(&mut [0; 1000], least, until_300);
+            read.map(|(length, _)| length).map_err(|error| error.kind())
+        };
+        let other = io::ErrorKind::Other;
+        assert_eq!(read(256, other), Ok(300));
+        assert_eq!(read(301, other), Err(other));
+        assert_eq!(read(301, io::ErrorKind::InvalidData), Ok(300));
+    }
 }

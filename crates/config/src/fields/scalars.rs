@@ -265,7 +265,8 @@ impl<'a> Fields<'a> {
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Option<T> {
         let value = self.scalar(key, OptionDoc::new(kind, shown(default), doc), |scalar| {
-            parse(&read(scalar)?).map_err(|why| Refused::Text(kind.to_owned(), why))
+            let wanted = kind.strip_suffix(", required").unwrap_or(kind);
+            parse(&read(scalar)?).map_err(|why| Refused::Text(wanted.to_owned(), why))
         });
         // A wrong value is an error, and has no default.
         let default = default.filter(|_| value.is_none() && !self.is_given(key));

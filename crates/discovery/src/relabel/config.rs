@@ -74,7 +74,7 @@ fn read_rule(fields: &mut Fields<'_>, scheme: NameScheme) -> Option<Rule> {
     let doc = "Regular expression that has to match the whole of the joined values, or the whole \
                name of a label.";
     let parse = |text: &str| Ok((text.to_owned(), anchored(text)?));
-    let regex = fields.text("regex", "regular expression", Some(REGEX), doc, parse);
+    let regex = fields.text("regex", "a regular expression", Some(REGEX), doc, parse);
     let regex = if is_null(fields, "regex") { parse("").ok() } else { regex };
     let doc = "For `hashmod`: the hash is taken modulo this number.";
     let modulus = fields.optional_integer("modulus", 0..=u64::MAX, doc);

@@ -100,6 +100,8 @@ impl Engine {
                 self.serve_receiver(planned, receiver.map_err(failed)?, &counters);
             }
         }
+        // No receiver reads them any more: their space is to be free.
+        self.streams.values_mut().for_each(|streams| streams.files.clear());
         Ok(())
     }
 

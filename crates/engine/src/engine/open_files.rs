@@ -40,6 +40,7 @@ fn needed(plan: &Plan, orphans: usize) -> usize {
     };
     let exporters: usize = in_flight.iter().map(of_exporter).sum();
     let own = &plan.own_telemetry;
+    let read: usize = plan.receivers.iter().map(|it| it.config.open_files()).sum();
     let pushes = (own.readers.len() + own.processors.len()) * OF_A_PUSH;
     let stored = match &plan.disk {
         Some(_) => {
@@ -50,7 +51,7 @@ fn needed(plan: &Plan, orphans: usize) -> usize {
         }
         None => 0,
     };
-    OF_THE_PROCESS + listeners + admin + exporters + pushes + stored
+    OF_THE_PROCESS + listeners + admin + exporters + read + pushes + stored
 }
 
 /// At a start the readers of the plan have no delivery yet. Lost ones have no file.

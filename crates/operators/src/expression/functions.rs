@@ -127,8 +127,8 @@ static FUNCTIONS: [Function; 27] = [
         let (whole, part) = (text(&of[0])?, optional_text(of, 1)?.unwrap_or(" "));
         machine.text(whole.strip_suffix(part).unwrap_or(whole).to_owned())
     }),
-    function!("upper", 1..=1, TEXT, |machine, of| machine.text(text(&of[0])?.to_uppercase())),
-    function!("lower", 1..=1, TEXT, |machine, of| machine.text(text(&of[0])?.to_lowercase())),
+    function!("upper", 1..=1, TEXT, |machine, of| machine.text(upper(text(&of[0])?))),
+    function!("lower", 1..=1, TEXT, |machine, of| machine.text(lower(text(&of[0])?))),
     function!("split", 2..=3, ARRAY, |machine, of| split(machine, of)),
     function!("replace", 3..=4, TEXT, |machine, of| {
         let (whole, old, new) = (text(&of[0])?, text(&of[1])?, text(&of[2])?);
@@ -261,6 +261,31 @@ fn map<'v>(value: &'v Val<'_>) -> Outcome<&'v [(String, AnyValue)]> {
 /// The start of a text for a message.
 fn shortened(text: &str) -> String {
     text.chars().take(40).collect()
+}
+
+/// Go maps each character to one; of several, as `SS` for `ß`, there is none.
+fn upper(text: &str) -> String {
+    let one = |character: char| match (single(character.to_uppercase()), character) {
+        (Some(upper), _) => upper,
+        // Greek letters with a iota below them: one character has both as capitals.
+        (None, '\u{1f80}'..='\u{1faf}') => offset(character, 8 - (character as u32 & 8)),
+        (None, '\u{1fb3}' | '\u{1fc3}' | '\u{1ff3}') => offset(character, 9),
+        (None, _) => character,
+    };
+    text.chars().map(one).collect()
+}
+
+fn lower(text: &str) -> String {
+    // Only `İ` becomes two characters.
+    text.chars().map(|character| single(character.to_lowercase()).unwrap_or('i')).collect()
+}
+
+fn single(mut characters: impl ExactSizeIterator<Item = char>) -> Option<char> {
+    if characters.len() == 1 { characters.next() } else { None }
+}
+
+fn offset(character: char, by: u32) -> char {
+    char::from_u32(character as u32 + by).unwrap_or(character)
 }
 
 fn split<'a>(machine: &mut Machine<'a>, of: &[Val<'a>]) -> Outcome<Val<'a>> {

@@ -24,7 +24,7 @@ struct RegexParser {
 pub(crate) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Transform>> {
     let parser = Parser::read(fields);
     let doc = "In the syntax of Go (RE2). Each group with a name, `(?P<name>…)`, becomes a key.";
-    let pattern = fields.parsed("regex", "regular expression, required", None, doc, Pattern::new);
+    let pattern = fields.parsed("regex", "a regular expression, required", None, doc, Pattern::new);
     if !fields.is_given("regex") {
         fields.error_missing("regex");
     }

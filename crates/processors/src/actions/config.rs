@@ -47,7 +47,7 @@ fn read_action(fields: &mut Fields<'_>) -> Option<Action> {
     let doc = "For `extract`: matched against the value. Each group must have a name; it sets the \
                attribute of that name. For `delete` and `hash`: all attributes whose keys match, \
                besides `key`.";
-    let pattern = fields.parsed("pattern", "regular expression", None, doc, Pattern::new);
+    let pattern = fields.parsed("pattern", "a regular expression", None, doc, Pattern::new);
     let doc = "For `convert`: the new type.";
     let converted_type = fields.optional_choice("converted_type", &ConvertedType::ALL, doc);
 

@@ -51,7 +51,7 @@ impl Options {
                        `jaeger-collector`.";
             fields.sections("pods", doc, |fields| {
                 let doc = "Matches anywhere in the name.";
-                fields.parsed("name", "regular expression", None, doc, Pattern::new)
+                fields.parsed("name", "a regular expression", None, doc, Pattern::new)
             })
         });
         let mut excluded: Vec<Pattern> = excluded.into_iter().flatten().collect();

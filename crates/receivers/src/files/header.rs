@@ -36,7 +36,7 @@ pub(crate) const HEADER_TEXT: &str = "log.file.header";
 impl HeaderConfig {
     pub(crate) fn read(fields: &mut Fields<'_>) -> Option<HeaderConfig> {
         let doc = "The first lines of a file that it matches are its header. Required.";
-        let pattern = fields.parsed("pattern", "regular expression", None, doc, Pattern::new);
+        let pattern = fields.parsed("pattern", "a regular expression", None, doc, Pattern::new);
         if pattern.is_none() && !fields.is_given("pattern") {
             fields.error_missing("pattern");
         }

@@ -77,6 +77,10 @@ impl<S: FileSource> ReceiverConfig for S {
         false
     }
 
+    fn open_files(&self) -> usize {
+        self.files().options.max_open
+    }
+
     fn checkpoints(&self) -> Checkpoints<'_> {
         self.storage().map_or(Checkpoints::WithTelemetry, Checkpoints::In)
     }
@@ -133,12 +137,12 @@ impl<S: FileSource> BoundReceiver for Bound<S> {
         let run = move || {
             let (stop, counters) = parts;
             // The streams go on where they were read to, behind the checkpoint.
-            let known = if streams.is_empty() { known } else { Some(Vec::new()) };
+            let known = if streams.positions.is_empty() { known } else { Some(Vec::new()) };
             let Settings { options, attributes, header, rate } = source.files();
             let clock = Clock::new(rate);
             let charset = options.splitter.charset;
             let mut tail = Tail::new(options, known, clock.now());
-            let progress = Progress::new(&mut tail, checkpoint, streams);
+            let progress = Progress::new(&mut tail, checkpoint, streams, clock.now());
             let records = source.records(&counters);
             let counters = S::counters_of_files(&counters);
             let headers = header.map(|it| Headers::new(it, charset, Arc::clone(&counters)));

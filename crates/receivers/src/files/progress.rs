@@ -1,6 +1,7 @@
 //! Ranges of files that are under way, and the checkpoint.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -46,9 +47,11 @@ impl Progress {
         tail: &mut Tail,
         checkpoint: Option<Checkpoint>,
         streams: Streams,
+        now: Instant,
     ) -> Progress {
         let mut under_way = HashMap::new();
-        for (name, positions) in streams {
+        let Streams { positions, mut files } = streams;
+        for (name, positions) in positions {
             let mut lines = name.lines();
             let Some(mut content) = lines.next().and_then(Known::of_line) else { continue };
             let (mut begun, mut is_whole) = (Vec::new(), true);
@@ -62,7 +65,11 @@ impl Progress {
                 }
             }
             if is_whole {
-                under_way.insert(tail.remember(content, begun), positions);
+                let id = tail.remember(content, begun);
+                if let Some(open) = files.remove(&name) {
+                    tail.follow(id, open, now);
+                }
+                under_way.insert(id, positions);
             }
         }
         let checkpoint = checkpoint.map(Arc::new);
@@ -225,6 +232,7 @@ impl Progress {
             self.note(written, counters);
         }
         let mut streams = Streams::default();
+        let mut left: HashMap<FileId, File> = tail.take_left().into_iter().collect();
         for (id, mut content, begun) in tail.contents() {
             let offset = content.mark.offset;
             let positions = self.positions.remove(&id);
@@ -234,7 +242,9 @@ impl Progress {
                 .chain(begun.into_iter().map(|mark| Known { mark, ..content.clone() }));
             let sent = sent.iter().map(|it| format!("{SENT}{}", it.to_words()));
             let lines: Vec<String> = lines.map(|it| it.to_line()).chain(sent).collect();
-            streams.insert(lines.join("\n"), positions);
+            let name = lines.join("\n");
+            streams.files.extend(left.remove(&id).map(|open| (name.clone(), open)));
+            streams.positions.insert(name, positions);
         }
         streams
     }

@@ -149,7 +149,7 @@ fn read_filters(fields: &mut Fields<'_>, key: &str, doc: &str) -> Vec<Filter> {
     let filters = fields.sections(key, doc, |fields| {
         let strict = fields.non_empty_string("strict", "The whole value.");
         let doc = "Matches anywhere in the value.";
-        let regexp = fields.parsed("regexp", "regular expression", None, doc, Pattern::new);
+        let regexp = fields.parsed("regexp", "a regular expression", None, doc, Pattern::new);
         match (strict, regexp) {
             (Some(text), None) => Some(Filter::Strict(text)),
             (None, Some(pattern)) => Some(Filter::Regexp(pattern)),

@@ -320,7 +320,7 @@ fn read_attributes(fields: &mut Fields<'_>) -> Vec<AttributeChoice> {
 fn read_filter(fields: &mut Fields<'_>) -> Option<Filter> {
     let strict = fields.non_empty_string("strict", "The value.");
     let doc = "Regular expression that matches anywhere in the value.";
-    let regexp = fields.parsed("regexp", "regular expression", None, doc, Pattern::new);
+    let regexp = fields.parsed("regexp", "a regular expression", None, doc, Pattern::new);
     match (strict, regexp) {
         (Some(text), None) => Some(Filter::Strict(text)),
         (None, Some(pattern)) => Some(Filter::Regexp(pattern)),

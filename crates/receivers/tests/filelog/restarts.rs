@@ -59,7 +59,7 @@ async fn a_reload_reads_nothing_again() {
     scene.until_lines(3).await;
     for _ in 0..3 {
         scene.streams = scene.stop().await;
-        assert_eq!(scene.streams.len(), 2);
+        assert_eq!(scene.streams.positions.len(), 2);
         scene.serve().await;
     }
     scene.append("a", "4\n");
@@ -104,4 +104,29 @@ async fn a_damaged_checkpoint_is_kept_aside() {
     scene.serve().await;
     scene.until_lines(2).await;
     assert!(scene.folder.path().join("checkpoints/filelog.unusable").exists());
+}
+
+/// Scenario: nothing is taken, files are removed that are open, and the receiver is replaced at a
+/// reload of other options. Guarantee: all their lines arrive once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_keeps_files_that_were_removed() {
+    let mut scene = Scene::start("poll_interval: 50ms").await;
+    scene.append("a", "a1\n");
+    scene.append("b", "b1\n");
+    scene.until_lines(2).await;
+    scene.engine.is_closed.store(true, Ordering::SeqCst);
+    scene.append("a", "a2\n");
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    std::fs::remove_file(scene.path("a")).expect("is removed");
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    scene.streams = scene.stop().await;
+    assert_eq!(scene.streams.files.len(), 1);
+    scene.options = "poll_interval: 50ms, attributes: {other: option}".to_owned();
+    scene.serve().await;
+    scene.engine.is_closed.store(false, Ordering::SeqCst);
+    scene.append("b", "b2\n");
+    scene.until_lines(4).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let lines = scene.engine.lines();
+    assert_eq!(lines, ["a1", "a2", "b1", "b2"].map(|line| (line.to_owned(), 1)).into());
 }

@@ -62,10 +62,11 @@ proptest! {
         prop_assert!(decode(&text.as_bytes()[..cut.index(text.len())]).is_err());
     }
 
-    /// Scenario: changes are appended, and the last bytes are missing or others. Guarantee: the
-    /// checkpoint is that of the last part that is whole.
+    /// Scenario: changes are appended, and the last bytes are missing, or a byte is another.
+    /// Guarantee: the checkpoint is that of the parts that are whole. A part whose end is damaged
+    /// takes the next one with it.
     #[test]
-    fn changes_that_are_torn_are_left_out(
+    fn changes_that_are_not_whole_are_left_out(
         first in prop::collection::vec(known(), 0..4),
         parts in prop::collection::vec(
             prop::collection::vec((0_u64..6, change()), 1..4), 1..4),
@@ -73,49 +74,104 @@ proptest! {
         flips in any::<bool>(),
     ) {
         let mut text = encode(&first).into_bytes();
-        let mut now: BTreeMap<u64, Known> = (0..).zip(first).collect();
-        let mut states = vec![(text.len(), now.clone())];
-        for part in parts {
+        let mut ends = vec![text.len()];
+        for part in &parts {
             let mut added = String::new();
             for (number, change) in part {
                 match change {
-                    Change::Content(known) => {
-                        add_line(&mut added, number, Some(&known));
-                        let before = now.remove(&number).map(|it| it.sent).unwrap_or_default();
-                        let end = known.mark.offset;
-                        let sent = before.into_iter().filter(|it| it.end > end).collect();
-                        now.insert(number, Known { sent, ..known });
-                    }
-                    Change::Sent(sent) => {
-                        add_sent(&mut added, number, &sent);
-                        now.entry(number).and_modify(|it| it.sent.push(sent));
-                    }
-                    Change::Gone => {
-                        add_line(&mut added, number, None);
-                        now.remove(&number);
-                    }
+                    Change::Content(known) => add_line(&mut added, *number, Some(known)),
+                    Change::Sent(sent) => add_sent(&mut added, *number, sent),
+                    Change::Gone => add_line(&mut added, *number, None),
                 }
             }
             add_sum(&mut added);
             text.extend_from_slice(added.as_bytes());
-            states.push((text.len(), now.clone()));
+            ends.push(text.len());
         }
-        let at = states[0].0 + cut.index(text.len() - states[0].0 + 1);
+        let at = ends[0] + cut.index(text.len() - ends[0] + 1);
+        let broken = ends.iter().position(|end| at < *end).unwrap_or(ends.len());
+        let (length, is_broken) = (text.len(), at < text.len());
         if !flips {
             text.truncate(at);
-        } else if at < text.len() {
+        } else if is_broken {
             text[at] ^= 1;
         }
-        let (whole, expected) = states.iter().rev().find(|(end, _)| *end <= at).expect("a state");
-        let (read, length) = read(&text).expect("the first part is whole");
-        prop_assert_eq!(length, *whole);
-        let sorted = |known: &mut dyn Iterator<Item = &Known>| {
-            let mut known: Vec<Known> = known.cloned().collect();
-            known.sort_by_key(Known::to_line);
-            known
+        let read = read(&text).expect("the first part is whole");
+        let without = |left_out: std::ops::Range<usize>| {
+            let parts = (1..).zip(&parts).filter(|(index, _)| !left_out.contains(index));
+            state_of(&first, parts.flat_map(|(_, part)| part))
         };
-        prop_assert_eq!(sorted(&mut read.iter()), sorted(&mut expected.values()));
+        let found = sorted(&read.known);
+        if !flips {
+            prop_assert_eq!(found, without(broken..ends.len()));
+            let torn_bytes = at - ends[broken.min(ends.len()) - 1];
+            prop_assert_eq!((read.torn_bytes, read.damaged_bytes), (torn_bytes, 0));
+        } else {
+            let is_alone = found == without(broken..broken + 1);
+            prop_assert!(is_alone || found == without(broken..broken + 2));
+            let lost = length - ends[broken.min(ends.len()) - 1];
+            prop_assert_eq!(read.torn_bytes + read.damaged_bytes > 0, is_broken);
+            prop_assert!(read.torn_bytes + read.damaged_bytes <= lost);
+        }
     }
+}
+
+/// What the changes make of a checkpoint, in the order of the lines.
+fn state_of<'c>(first: &[Known], changes: impl Iterator<Item = &'c (u64, Change)>) -> Vec<Known> {
+    let mut now: BTreeMap<u64, Known> = (0..).zip(first.iter().cloned()).collect();
+    for (number, change) in changes {
+        match change {
+            Change::Content(known) => {
+                let before = now.remove(number).map(|it| it.sent).unwrap_or_default();
+                let end = known.mark.offset;
+                let sent = before.into_iter().filter(|it| it.end > end).collect();
+                now.insert(*number, Known { sent, ..known.clone() });
+            }
+            Change::Sent(sent) => {
+                now.entry(*number).and_modify(|it| it.sent.push(*sent));
+            }
+            Change::Gone => {
+                now.remove(number);
+            }
+        }
+    }
+    sorted(&now.into_values().collect::<Vec<_>>())
+}
+
+fn sorted(known: &[Known]) -> Vec<Known> {
+    let mut known = known.to_vec();
+    known.sort_by_key(Known::to_line);
+    known
+}
+
+/// Scenario: of several parts that were appended one in the middle is damaged. Guarantee: the later
+/// ones count, and the damaged file is kept.
+#[test]
+fn a_part_that_is_damaged_is_left_out_and_kept() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("checkpoint");
+    let known = |offset: u64| Known {
+        inode: Inode { device: 1, number: 2 },
+        path: PathBuf::from("/a"),
+        head: Head { len: 3, hash: 4 },
+        mark: Mark { offset, ..Mark::default() },
+        sent: Vec::new(),
+        unread: 0,
+    };
+    let mut text = encode(&[known(1)]);
+    let damaged_at = text.len();
+    for offset in [2, 3, 4] {
+        let mut part = String::new();
+        add_line(&mut part, 0, Some(&known(offset)));
+        add_sum(&mut part);
+        text.push_str(&part);
+    }
+    let mut bytes = text.into_bytes();
+    bytes[damaged_at + 3] ^= 1;
+    fs::write(&path, &bytes).expect("is written");
+    let (_, found) = Checkpoint::open(&path, NO_PATIENCE).expect("opens");
+    assert_eq!(found.expect("is read")[0].mark.offset, 4);
+    assert_eq!(fs::read(beside(&path, ".unusable")).expect("is kept"), bytes);
 }
 
 #[test]
@@ -134,14 +190,16 @@ fn a_checkpoint_that_cannot_be_used_is_kept_aside() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("below/checkpoint");
     let open = || Checkpoint::open(&path, NO_PATIENCE);
-    for content in ["sluice-tail 3\nx\ncrc32c 00000000\n", "sluice-tail 4\n", "", "other"] {
+    let contents = ["sluice-tail 3\nx\ncrc32c 00000000\n", "sluice-tail 4\n", "", "other"];
+    let endings = [".unusable", ".unusable.2", ".unusable.3", ".unusable.4"];
+    for (content, ending) in contents.into_iter().zip(endings) {
         let (checkpoint, known) = open().expect("opens");
         assert_eq!(known, None);
         write_whole(&checkpoint, content).expect("is written");
         drop(checkpoint);
         let (checkpoint, known) = open().expect("opens");
         assert_eq!(known, None);
-        assert!(fs::read(beside(&path, ".unusable")).expect("is there") == content.as_bytes());
+        assert!(fs::read(beside(&path, ending)).expect("is there") == content.as_bytes());
         assert!(!path.exists());
         drop(checkpoint);
     }

@@ -146,3 +146,51 @@ fn unread_bytes_are_those_of_files_that_are_there() {
     scene.settle();
     assert_eq!(scene.tail().unread_bytes(), 0);
 }
+
+/// Scenario: a compressed file is damaged, and removed; then another file comes that begins in the
+/// same directory. Guarantee: the other one is read, and the damaged one is closed and counted.
+#[test]
+fn a_damaged_file_that_is_removed_is_closed_and_keeps_no_other_from_being_read() {
+    let mut scene = Scene::new("*", |_| ());
+    fs::write(scene.path("bad.gz"), b"\x1f\x8bno such data").expect("is written");
+    scene.settle();
+    scene.remove("bad.gz");
+    scene.settle();
+    scene.append("healthy.log", "h1\n");
+    scene.pass(Duration::from_secs(5));
+    scene.assert_read(&["h1"]);
+    scene.pass(Duration::from_secs(100));
+    assert_eq!(scene.tail().open_files(), 1);
+    assert_eq!(scene.lost(), (1, 0));
+}
+
+/// Scenario: files are open that were removed, and another tail takes this one's place. Guarantee:
+/// it reads them to their end.
+#[test]
+fn removed_files_can_be_followed_by_another_tail() {
+    let mut scene = Scene::new("*.log", |_| ());
+    scene.append("a.log", "a1\n");
+    scene.append("b.log", "b1\n");
+    scene.settle();
+    scene.append("a.log", "a2\n");
+    scene.remove("a.log");
+    scene.look();
+    let mut before = scene.tail.take().expect("it runs");
+    let left = before.take_left();
+    assert_eq!((left.len(), before.open_files()), (1, 1));
+    let contents: Vec<_> = before.contents().collect();
+    scene.known = Some(Vec::new());
+    scene.start();
+    let mut left: std::collections::HashMap<FileId, fs::File> = left.into_iter().collect();
+    for (id, known, begun) in contents {
+        let now = scene.now;
+        let new = scene.tail().remember(known, begun);
+        if let Some(open) = left.remove(&id) {
+            scene.tail().follow(new, open, now);
+        }
+    }
+    scene.settle();
+    scene.assert_read(&["a1", "a2", "b1"]);
+    scene.pass(Duration::from_secs(100));
+    assert_eq!((scene.tail().open_files(), scene.lost()), (1, (0, 0)));
+}

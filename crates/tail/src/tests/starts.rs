@@ -174,3 +174,19 @@ fn a_checkpoint_is_written_in_as_many_bytes_as_changed() {
     };
     assert_eq!(read(open().1.expect("is there")), read(scene.tail().known()));
 }
+
+/// Scenario: reading begins at the end, and a file cannot be read at the first look. Guarantee: of
+/// what was there then, nothing is read later.
+#[test]
+fn what_was_there_at_the_first_look_is_not_read_once_it_can_be() {
+    let mut scene = Scene::new("*", |options| options.starts_at_end = true);
+    fs::write(scene.path("a.gz"), b"\x1f\x8bno such data").expect("is written");
+    scene.settle();
+    fs::write(scene.path("a.gz"), gzip(b"old line\n")).expect("is written");
+    scene.pass(Duration::from_secs(10));
+    scene.assert_read(&[]);
+    let mut file = fs::File::options().append(true).open(scene.path("a.gz")).expect("opens");
+    file.write_all(&gzip(b"new\n")).expect("is written");
+    scene.pass(Duration::from_secs(10));
+    scene.assert_read(&["new"]);
+}

@@ -72,7 +72,7 @@ impl Reader {
             self.keep_checkpoint();
             if stop.is_cancelled() {
                 let read = self.files.into_iter().map(|file| (key(&file.path), file.positions));
-                return self.streams.into_iter().chain(read).collect();
+                return self.streams.positions.into_iter().chain(read).collect();
             }
             if !progressed {
                 tokio::time::sleep(PAUSE).await;
@@ -99,7 +99,8 @@ impl Reader {
             let path = folder.join(&name);
             if let Ok(file) = File::open(&path) {
                 let from_checkpoint = || Positions::starting_at(self.checkpoint.of(&name));
-                let positions = self.streams.remove(&key(&path)).unwrap_or_else(from_checkpoint);
+                let positions =
+                    self.streams.positions.remove(&key(&path)).unwrap_or_else(from_checkpoint);
                 let offset = positions.end();
                 self.files.push(OpenFile { path, name, file, offset, positions });
             }

@@ -52,6 +52,7 @@ impl Poller {
         let Bound { config, client, checkpoint } = bound;
         let next = std::fs::read_to_string(&checkpoint).ok().and_then(|next| next.parse().ok());
         let positions = streams
+            .positions
             .remove(&config.url)
             .unwrap_or_else(|| Positions::starting_at(next.unwrap_or(0)));
         Poller {
@@ -81,7 +82,7 @@ impl Poller {
             let lowest = self.positions.lowest_unresolved();
             std::fs::write(&self.checkpoint, lowest.to_string()).expect("is written");
             tokio::select! {
-                () = stopped() => return Streams::from([(self.url, self.positions)]),
+                () = stopped() => return Streams::from_iter([(self.url, self.positions)]),
                 () = tokio::time::sleep(pause) => {}
             }
         }

@@ -55,9 +55,12 @@ pub(crate) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Stage>> {
                receiver needs `include_file_path: true`.";
     let adds_metadata = fields.boolean("add_metadata_from_filepath", true, doc);
     let doc = "Lines that the runtime has cut are joined up to this length. A longer log leaves at \
-               once.";
-    let range = 1..=1 << 30;
-    let longest = fields.size("max_log_size", 1 << 20, range, doc);
+               once. 0: no limit of its own.";
+    let most = 1 << 30;
+    let longest = match fields.size("max_log_size", 1 << 20, 0..=most, doc) {
+        0 => most,
+        longest => longest,
+    };
     for key in ["parse_to", "body", "timestamp", "severity", "trace", "scope_name"] {
         fields.not_yet(key, "set it in a parser that follows this operator, which sees the body");
     }

@@ -49,7 +49,8 @@ pub(super) fn read(
     Ok(message)
 }
 
-/// `TAG: TEXT` or `TAG[PROCESS]: TEXT`. Nothing if the content does not begin with a tag.
+/// `TAG: TEXT` or `TAG[PROCESS]: TEXT`. Where no text follows in this form, all is the text, also
+/// the tag. Nothing if the content does not begin with a tag.
 fn split_tag(content: &str) -> Option<(&str, &str, &str)> {
     let in_tag = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b':' | b'[');
     let length = content.bytes().take_while(|byte| in_tag(byte)).count();
@@ -58,11 +59,15 @@ fn split_tag(content: &str) -> Option<(&str, &str, &str)> {
     }
     let (tag, rest) = content.split_at(length);
     let (process, rest) = match rest.strip_prefix('[') {
-        Some(rest) => rest.split_once(']').filter(|(process, _)| !process.contains('['))?,
-        None => ("", rest),
+        Some(rest) => {
+            let process = rest.split_once(']').filter(|(process, _)| !process.contains('['));
+            process.unwrap_or(("", ""))
+        }
+        None if rest.starts_with(':') => ("", rest),
+        None => return None,
     };
-    let text = rest.strip_prefix(": ").filter(|text| !text.is_empty())?;
-    Some((tag, process, text))
+    let text = rest.strip_prefix(": ").filter(|text| !text.is_empty());
+    Some((tag, process, text.unwrap_or(content)))
 }
 
 /// `Jan  2 15:04:05`, where the day may also have a zero before it.

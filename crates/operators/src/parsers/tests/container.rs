@@ -278,6 +278,16 @@ fn a_log_that_is_too_long_leaves_without_its_end() {
     assert_eq!(bodies, ["abcdef", "ghij", "123456"].map(text));
 }
 
+#[test]
+fn without_a_limit_a_log_is_joined_to_its_end() {
+    let options = "max_log_size: 0\nadd_metadata_from_filepath: false";
+    let piece = "x".repeat(700 << 10);
+    let line = |tag: &str| at(1, 0, &format!("2024-04-13T07:59:37Z stdout {tag} {piece}"));
+    let found = processed(options, vec![line("P"), line("P"), line("F")]).unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].body, text(&piece.repeat(3)));
+}
+
 /// Many files do not make it hold more logs than its bound; the oldest leave in parts.
 #[test]
 fn held_parts_are_bounded_in_number_and_memory() {
@@ -307,7 +317,7 @@ fn held_parts_are_bounded_in_number_and_memory() {
 fn options_of_parsers_that_it_lacks_are_errors() {
     for (options, expected) in [
         ("format: podman", "must be one of `docker`, `containerd`, `crio`"),
-        ("max_log_size: 0", "must be between 1"),
+        ("max_log_size: 2GiB", "must be between 0 and 1GiB"),
         ("timestamp: {parse_from: body}", "`operators[0].timestamp` is not in this build"),
         ("parse_to: body", "`operators[0].parse_to` is not in this build"),
         ("formt: crio", "has no option `formt`"),

@@ -58,6 +58,16 @@ fn parts_of_rfc_3164_may_be_absent() {
             map([("appname", text("app")), ("message", text("hi")), ("proc_id", text("99"))]),
         ),
         ("app: hi: there", map([("appname", text("app")), ("message", text("hi: there"))])),
+        ("app:hi", map([("appname", text("app")), ("message", text("app:hi"))])),
+        (
+            "host app[99] hi",
+            map([
+                ("appname", text("app")),
+                ("hostname", text("host")),
+                ("message", text("app[99] hi")),
+                ("proc_id", text("99")),
+            ]),
+        ),
         ("host no tag here", map([("hostname", text("host")), ("message", text("no tag here"))])),
         ("alone", map([("message", text("alone"))])),
         ("host   spaced out\n", map([("hostname", text("host")), ("message", text("spaced out"))])),

@@ -22,7 +22,7 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Option<Ordering> {
 }
 
 fn read_section(fields: &mut Fields<'_>) -> Option<Ordering> {
-    let kind = "regular expression";
+    let kind = "a regular expression";
     let doc =
         "Its named groups are the keys to sort by. Paths that it does not match are not read.";
     let pattern = fields.parsed("regex", kind, None, doc, |text| match text {

@@ -16,6 +16,15 @@ Oct 11 22:14:15 mymachine su: no priority
 <34>Oct 11 22:14:15 mymachine su[12]: Gr\u{fc}\u{df}e \u{1f30d}
 <034>Oct 11 22:14:15 mymachine su: leading zero
 <7>Oct  1 22:14:15 h a-b.c/d[1]: tag with other characters
+<34>Oct 11 22:14:15 h app:nospace
+<34>Oct 11 22:14:15 h %ASA-6-302013:Built
+<34>Oct 11 22:14:15 h CEF:0|Vendor|Product|1.0|100|x|5|src=1
+<34>Oct 11 22:14:15 h app:
+<34>Oct 11 22:14:15 h http://x y
+<34>Oct 11 22:14:15 h 12:30:11 x
+<34>Oct 11 22:14:15 app:x app2: y
+<34>Oct 11 22:14:15 -05:00 h a: x
+<34>Oct 11 22:14:15 h word then app: x
 no syslog at all
 ";
 
