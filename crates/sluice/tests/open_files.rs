@@ -151,7 +151,7 @@ async fn logs_that_are_read_leave_files_to_everything_else() {
     }
     let backend = Backend::healthy().await.expect("a backend");
     let config = format!(
-        "receivers:\n  otlp:\n  file_log:\n    include: ['{}/*.log']\n    start_at: beginning\n\
+        "receivers:\n  file_log:\n    include: ['{}/*.log']\n    start_at: beginning\n\
          exporters:\n{}service:\n  pipelines:\n    logs:\n      receivers: [otlp, file_log]\n      \
          exporters: [otlp/backend]\n",
         logs.path().display(),
