@@ -248,7 +248,10 @@ async fn json_is_stored_as_by_telegraf() {
     let columns: Vec<String> = std::iter::once("time".to_owned())
         .chain(fields.iter().map(|field| format!("data_value_{field}")))
         .collect();
-    let tags = |method: &str| json!({"data_tags_method": method, "data_tags_status": "200", "test": "load"});
+    let tags = |method: &str| {
+        let status = "200";
+        json!({"data_tags_method": method, "data_tags_status": status, "test": "load"})
+    };
     let one = |name: &str, at: u64, row: fn(u64, u64) -> [f64; 6]| {
         let rows = [0, 1].map(|second| {
             let [count, max, mean, min, sum, median] = row(second, at);

@@ -176,8 +176,8 @@ fn read_rule(fields: &mut Fields<'_>) -> Rule {
     let doc = "Statistics are fields of line protocol, as Telegraf's aggregators write them: with \
                `value`, the mean of `vus` is the field `value_mean` of the measurement `vus`, and \
                its quantile 0.5 `value_050`. All are floats. A metric that came as another field \
-               keeps it: `cpu_idle_mean`. In OTLP the metric has the field in its name. Fields of text \
-               tell no series apart, and those of texts and booleans pass.";
+               keeps it: `cpu_idle_mean`. In OTLP the metric has the field in its name. Fields of \
+               text tell no series apart, and those of texts and booleans pass.";
     statistics.field = fields.non_empty_string("influxdb_field", doc);
     let doc = "The points pass as they came, too, as with `drop_original = false` of Telegraf.";
     statistics.keeps_points = fields.boolean("keep_points", false, doc);

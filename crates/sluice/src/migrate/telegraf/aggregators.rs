@@ -346,7 +346,8 @@ mod tests {
     fn names_are_kept_apart() {
         let mut report = Report::default();
         let text = "[[aggregators.basicstats]]\nnamepass = ['vus', 'http_reqs']\nstats = ['sum']\n\
-                    drop_original = true\ndelay = '3s'\ngrace = '2s'\n[[aggregators.minmax]]\nnamepass = ['iterations']\n";
+                    drop_original = true\ndelay = '3s'\ngrace = '2s'\n\
+                    [[aggregators.minmax]]\nnamepass = ['iterations']\n";
         let found = aggregation(text, &mut report).unwrap();
         let config = found.processor(Some(&shape()), &mut report).unwrap();
         assert_eq!(config["rules"][0]["metrics"], json!(["vus", "http_reqs"]));

@@ -1,4 +1,4 @@
-//! What inputs and outputs share: TLS, credentials of senders, addresses.
+//! Options that inputs and outputs share: TLS, credentials of senders, addresses.
 
 use serde_json::{Map, Value, json};
 
