@@ -46,10 +46,7 @@ pub(super) fn read(agent: Option<Section>, tags: Option<Section>, report: &mut R
 
 fn read_agent(mut section: Section, report: &mut Report) -> Agent {
     let mut agent = Agent::default();
-    if let Some((line, text)) = section.text("interval", report) {
-        let place = section.place("interval");
-        agent.interval = values::duration(&text, &Place { line, name: &place }, report);
-    }
+    agent.interval = section.text("interval", report);
     if let Some((line, _)) = section.text("flush_interval", report) {
         let text = "nothing waits for it: a request goes out as soon as there is something to send";
         report.note(line, &section.place("flush_interval"), text);

@@ -170,7 +170,13 @@ fn prometheus(
     let place = values::Place { line, name: &place };
     let urls: Vec<String> = urls.iter().map(|url| values::text(url, &place, report)).collect();
     let interval = connection::duration(&mut section, "interval", report);
-    let interval = interval.or_else(|| agent.interval.clone());
+    let interval = match (interval, &agent.interval) {
+        (None, Some((line, text))) => {
+            let place = values::Place { line: *line, name: "agent: interval" };
+            values::duration(text, &place, report)
+        }
+        (interval, _) => interval,
+    };
     let mut common = json!({});
     let timeout = connection::duration(&mut section, "timeout", report);
     let timeout = timeout.or(connection::duration(&mut section, "response_timeout", report));

@@ -22,8 +22,8 @@ impl Ids {
 /// `[agent]` and `[global_tags]`.
 #[derive(Debug, Default)]
 pub(super) struct Agent {
-    /// Of scrapes.
-    pub interval: Option<String>,
+    /// Of scrapes, as it stands in its line.
+    pub interval: Option<(usize, String)>,
     /// The most metrics of a request.
     pub batch_size: Option<Value>,
     pub host: Host,
