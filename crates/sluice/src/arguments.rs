@@ -9,6 +9,7 @@ use sluice_net::server::Rule;
 
 use crate::load_test::LoadTestArguments;
 use crate::log::arguments::LogCommand;
+use crate::migrate::arguments::MigrateCommand;
 use crate::values::{seconds, up_to};
 
 /// A telemetry pipeline engine: receives traces, metrics and logs, stores them safely, and delivers
@@ -73,6 +74,12 @@ pub(crate) enum Command {
     /// Inspect telemetry on disk: list, show, replay, verify, repair, drop
     #[command(subcommand, after_help = "Example:\n  sluice log ls /var/lib/sluice")]
     Log(LogCommand),
+    /// Translate another program's configuration
+    #[command(
+        subcommand,
+        after_help = "Example:\n  sluice migrate telegraf telegraf.conf --output sluice.yaml"
+    )]
+    Migrate(MigrateCommand),
     /// List the components of this build
     #[command(after_help = "Example:\n  sluice components")]
     Components,

@@ -6,6 +6,7 @@ mod configuration;
 mod demo;
 mod load_test;
 mod log;
+mod migrate;
 mod output;
 mod run;
 mod runtime;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => demo::demo(&arguments),
         Command::LoadTest(arguments) => load_test::load_test(&arguments),
         Command::Log(command) => log::run(&command),
+        Command::Migrate(command) => migrate::run(&command),
         Command::Components => output::print(&components()),
         Command::Docs { reference } => output::print(&match reference {
             Reference::Configuration => reference::markdown(),

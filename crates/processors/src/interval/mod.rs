@@ -5,6 +5,7 @@
 
 mod aggregate;
 mod cell;
+mod fields;
 mod numbers;
 mod options;
 mod parts;

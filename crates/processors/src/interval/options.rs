@@ -46,6 +46,10 @@ pub(super) struct Statistics {
     pub kinds: Vec<Statistic>,
     /// Each with the ending of its metric's name: 0.99 and `p99`.
     pub quantiles: Vec<(f64, String)>,
+    /// They are fields of line protocol: this one, unless the metric came as another.
+    pub field: Option<String>,
+    /// The points pass as well.
+    pub keeps_points: bool,
 }
 
 /// Metrics by their names, and their statistics.
@@ -62,6 +66,7 @@ pub(super) struct Options {
     /// Time that a bucket waits for late points, in nanoseconds.
     pub lateness: u64,
     pub passes_gauges: bool,
+    pub passes_deltas: bool,
     pub passes_summaries: bool,
     pub rules: Vec<Rule>,
     /// Values of a series in a bucket that are kept for exact quantiles.
@@ -82,8 +87,9 @@ impl Options {
             out.add(format!("{:?}", rule.statistics));
         });
         let Options { interval, lateness, passes_gauges, passes_summaries, .. } = self;
-        let Options { quantile_values, bounds, .. } = self;
+        let Options { passes_deltas, quantile_values, bounds, .. } = self;
         fingerprint.add(format!("{interval} {lateness} {passes_gauges} {passes_summaries}"));
+        fingerprint.add(format!("{passes_deltas}"));
         fingerprint.add(format!("{quantile_values} {bounds:?}"));
         fingerprint.finish()
     }
@@ -105,9 +111,11 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Options {
     let doc = "Metrics that pass as they came.";
     let passing = fields.section("pass_through", doc, |fields| {
         let gauge = fields.boolean("gauge", false, "Gauges, unless `rules` name them.");
-        (gauge, fields.boolean("summary", false, "Summaries."))
+        let doc = "Sums of deltas, unless `rules` name them. Not an option of the Collector.";
+        let delta = fields.boolean("delta_sum", false, doc);
+        (gauge, delta, fields.boolean("summary", false, "Summaries."))
     });
-    let (passes_gauges, passes_summaries) = passing.unwrap_or_default();
+    let (passes_gauges, passes_deltas, passes_summaries) = passing.unwrap_or_default();
     let doc = "Statistics of gauges and of sums of deltas, by their names: the first rule that \
                matches counts. Metrics of other kinds keep their last point, or pass. Not an \
                option of the Collector.";
@@ -129,6 +137,7 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Options {
         interval: nanos(interval),
         lateness: nanos(lateness),
         passes_gauges,
+        passes_deltas,
         passes_summaries,
         rules,
         quantile_values,
@@ -164,11 +173,25 @@ fn read_rule(fields: &mut Fields<'_>) -> Rule {
             }
         }
     }
+    let doc = "Statistics are fields of line protocol, as Telegraf's aggregators write them: with \
+               `value`, the mean of `vus` is the field `value_mean` of the measurement `vus`, and \
+               its quantile 0.5 `value_050`. All are floats. A metric that came as another field \
+               keeps it: `cpu_idle_mean`. In OTLP the metric has the field in its name. Fields of \
+               text tell no series apart, and those of texts and booleans pass.";
+    statistics.field = fields.non_empty_string("influxdb_field", doc);
+    let doc = "The points pass as they came, too, as with `drop_original = false` of Telegraf.";
+    statistics.keeps_points = fields.boolean("keep_points", false, doc);
     let doc = "Quantiles from 0 to 1. 0.99 is a metric `NAME_p99`.";
     for text in fields.texts("quantiles", doc) {
         match text.parse::<f64>().ok().filter(|quantile| (0.0..=1.0).contains(quantile)) {
             Some(quantile) => {
-                let ending = ending(quantile);
+                let mut ending = ending(quantile);
+                if statistics.field.is_some() {
+                    // Two of Telegraf's may be the same, as those of 0.99 and 0.999.
+                    let telegrafs = format!("{:03}", (quantile * 100.0) as u32);
+                    let is_taken = statistics.quantiles.iter().any(|(_, it)| *it == telegrafs);
+                    ending = if is_taken { ending } else { telegrafs };
+                }
                 if !statistics.quantiles.iter().any(|(_, known)| *known == ending) {
                     statistics.quantiles.push((quantile, ending));
                 }
@@ -236,6 +259,20 @@ mod tests {
         let named: Vec<String> = endings(options.rule(b"ab").expect("matches"));
         assert_eq!(named, ["p100", "p0", "p95"]);
         assert!(options.rule(b"b").is_none());
+    }
+
+    /// Guarantee: quantiles of a field have Telegraf's endings, and none is lost where two of its
+    /// endings are the same.
+    #[test]
+    fn quantiles_of_a_field_end_as_telegrafs() {
+        let options = options(
+            "rules:\n- {metrics: [a], match_type: strict, influxdb_field: value, quantiles: [0, \
+             0.5, 0.99, 0.999, 1]}\n",
+        );
+        let rule = options.rule(b"a").expect("is named");
+        let endings: Vec<&str> = rule.quantiles.iter().map(|it| it.1.as_str()).collect();
+        assert_eq!(endings, ["000", "050", "099", "p99_9", "100"]);
+        assert_eq!(rule.field.as_deref(), Some("value"));
     }
 
     #[test]

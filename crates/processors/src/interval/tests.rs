@@ -1,7 +1,7 @@
 use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, KeyValue};
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value as Number;
 use opentelemetry_proto::tonic::metrics::v1::{
@@ -30,8 +30,12 @@ fn options(yaml: &str) -> Arc<Options> {
     Arc::new(options)
 }
 
+fn text_value(text: &str) -> Value {
+    Value::StringValue(text.to_owned())
+}
+
 fn attribute(key: &str, value: &str) -> KeyValue {
-    let value = Some(AnyValue { value: Some(Value::StringValue(value.to_owned())) });
+    let value = Some(AnyValue { value: Some(text_value(value)) });
     KeyValue { key: key.to_owned(), value, ..Default::default() }
 }
 
@@ -239,9 +243,81 @@ fn each_kind_is_aggregated_in_its_way() {
     assert_eq!(data("cumulative"), histogram("cumulative", CUMULATIVE, at(8)).data);
     assert_eq!(data("summary"), summary(at(4)).data);
     assert_eq!(pipe.aggregator.usage(), (0, 0));
-    let mut passing = Pipe::new("{interval: 10s, pass_through: {gauge: true, summary: true}}");
-    let both = vec![summary(at(1)), gauge("gauge", vec![point("a", at(1), int(1))])];
-    assert_eq!(passing.put(both.clone()), request(both));
+    let mut passing =
+        Pipe::new("{interval: 10s, pass_through: {gauge: true, delta_sum: true, summary: true}}");
+    let points = || vec![point("a", at(1), int(1))];
+    let all = vec![summary(at(1)), gauge("gauge", points()), sum("sum", DELTA, points())];
+    assert_eq!(passing.put(all.clone()), request(all));
+}
+
+/// Scenario: statistics as fields of line protocol, of a metric that came as a field, and of one
+/// that did not. Guarantee: each has an ending, is a float, and says which field it is.
+#[test]
+fn statistics_can_be_fields_of_line_protocol() {
+    let mut pipe = Pipe::new(
+        "{interval: 10s, rules: [{metrics: [.], match_type: regexp, influxdb_field: value, \
+         statistics: [sum, count, last], quantiles: [0.5]}]}",
+    );
+    let points = || vec![point("a", BASE + SECOND, Number::AsInt(4))];
+    let mut idle = gauge("cpu_idle", points());
+    idle.metadata = vec![attribute("influxdb.field", "idle")];
+    pipe.put(vec![sum("reqs", DELTA, points()), idle]);
+    pipe.now = BASE + 15 * SECOND;
+    pipe.aggregator.seal(pipe.now);
+    let mut found = Vec::new();
+    for metric in pipe.written().iter().flat_map(|bytes| metrics_of(bytes)) {
+        let field = metric.metadata.iter().find(|it| it.key == "influxdb.field").cloned();
+        let (is_sum, points) = match metric.data {
+            Some(Data::Sum(data)) => (true, data.data_points),
+            Some(Data::Gauge(data)) => (false, data.data_points),
+            other => panic!("{other:?}"),
+        };
+        let Some(Number::AsDouble(value)) = points[0].value else { panic!("{points:?}") };
+        found.push((metric.name, text(field.and_then(|it| it.value)), is_sum, value));
+    }
+    found.sort_by(|one, other| one.0.cmp(&other.0));
+    let expected = [
+        ("cpu_idle_050", "idle_050", false, 4.0),
+        ("cpu_idle_count", "idle_count", true, 1.0),
+        ("cpu_idle_last", "idle_last", false, 4.0),
+        ("cpu_idle_sum", "idle_sum", true, 4.0),
+        ("reqs_value_050", "value_050", false, 4.0),
+        ("reqs_value_count", "value_count", true, 1.0),
+        ("reqs_value_last", "value_last", false, 4.0),
+        ("reqs_value_sum", "value_sum", true, 4.0),
+    ];
+    let expected = expected
+        .map(|(name, field, is_sum, value)| (name.to_owned(), field.to_owned(), is_sum, value));
+    assert_eq!(found, expected);
+}
+
+/// Scenario: fields of line protocol with texts beside them, and of booleans. Guarantee: texts tell
+/// no series apart, booleans pass, and with `keep_points` the request passes as it came, too.
+#[test]
+fn points_can_be_kept_and_texts_are_no_series() {
+    let list = ArrayValue { values: vec![AnyValue { value: Some(text_value("url")) }] };
+    let strings = Some(AnyValue { value: Some(Value::ArrayValue(list)) });
+    let key = "influxdb.strings".to_owned();
+    let strings = KeyValue { key, value: strings, ..Default::default() };
+    let of_url = |url: &str, value| {
+        let mut point = point("a", BASE + SECOND, Number::AsDouble(value));
+        point.attributes.insert(0, attribute("url", url));
+        point
+    };
+    let mut durations = gauge("m", vec![of_url("x", 1.0), of_url("y", 2.0)]);
+    durations.metadata = vec![strings];
+    let mut boolean = gauge("m_ok", vec![point("a", BASE + SECOND, Number::AsInt(1))]);
+    boolean.metadata = vec![attribute("influxdb.type", "boolean")];
+    let metrics = vec![durations, boolean.clone()];
+    for (keeps, left) in [(true, request(metrics.clone())), (false, request(vec![boolean]))] {
+        let mut pipe = Pipe::new(&format!(
+            "{{interval: 10s, rules: [{{metrics: [.], match_type: regexp, influxdb_field: value, \
+             keep_points: {keeps}, statistics: [sum]}}]}}"
+        ));
+        assert_eq!(pipe.put(metrics.clone()), left, "{keeps}");
+        let out = pipe.at(15);
+        assert_eq!(brief(&out), [("m_value_sum", "a", 10 * SECOND, 3.0)], "{keeps}");
+    }
 }
 
 /// Guarantee: each statistic is a metric with its name, type and unit, the sum of a sum and the

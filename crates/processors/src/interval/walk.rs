@@ -7,6 +7,7 @@ use sluice_otlp::wire::{FIXED64, Field, Fields, LEN, Malformed, VARINT, write_le
 
 use super::aggregate::Aggregator;
 use super::cell::{Fate, Group, NUMBER_LEN, Sample};
+use super::fields;
 use super::numbers::Number;
 use super::options::{Options, Statistic, Statistics};
 
@@ -32,6 +33,7 @@ pub(super) fn walk(
         resource: Vec::new(),
         scope: Vec::new(),
         key: Vec::new(),
+        texts: Vec::new(),
         attributes: Vec::new(),
         point_key: Vec::new(),
     };
@@ -48,6 +50,8 @@ struct Walk<'r, 'a> {
     scope: Vec<u8>,
     /// Of the metric at hand.
     key: Vec<u8>,
+    /// Attributes of the metric at hand that tell no series apart.
+    texts: Vec<Box<[u8]>>,
     /// Encoded attributes of the point at hand.
     attributes: Vec<&'r [u8]>,
     point_key: Vec<u8>,
@@ -129,6 +133,13 @@ impl<'r> Walk<'r, '_> {
         if group.fate == Fate::Passes {
             return Ok(false);
         }
+        self.texts.clear();
+        if let Fate::Numbers(statistics) = &group.fate
+            && statistics.field.is_some()
+        {
+            let texts = fields::texts(&metric.metadata).into_iter();
+            self.texts.extend(texts.map(<Box<[u8]>>::from));
+        }
         self.point_key.clear();
         self.point_key.extend_from_slice(&group.number.to_le_bytes());
         let mut left = Vec::new();
@@ -183,7 +194,11 @@ impl<'r> Walk<'r, '_> {
             match (field.number, field.wire_type) {
                 (3, FIXED64) => time = fixed64(content, &field),
                 (number, LEN) if number == attributes_number => {
-                    self.attributes.push(&content[start..end]);
+                    let key = || fields::key_of(&content[field.content()]);
+                    let is_text = |text: &[u8]| key() == Some(text);
+                    if !self.texts.iter().any(|text| is_text(text)) {
+                        self.attributes.push(&content[start..end]);
+                    }
                 }
                 (4, FIXED64) => number = Some(Number::Double(double(content, &field))),
                 (6, FIXED64) => number = Some(Number::Int(fixed64(content, &field) as i64)),
@@ -211,7 +226,9 @@ impl<'r> Walk<'r, '_> {
         for attribute in &self.attributes {
             self.point_key.extend_from_slice(attribute);
         }
-        Ok(self.aggregator.stage(group, &self.point_key, time, sample))
+        let is_taken = self.aggregator.stage(group, &self.point_key, time, sample);
+        let keeps = matches!(&group.fate, Fate::Numbers(statistics) if statistics.keeps_points);
+        Ok(is_taken && !keeps)
     }
 }
 
@@ -307,15 +324,22 @@ impl<'r> Metric<'r> {
     fn fate(&self, options: &Options) -> Fate {
         let is_of_deltas = self.temporality == DELTA;
         let is_cumulative = self.temporality == CUMULATIVE;
-        let rule = || options.rule(self.name).cloned().map(Fate::Numbers);
+        let rule = || {
+            let statistics = options.rule(self.name)?.clone();
+            let passes = statistics.field.is_some() && fields::is_no_number(&self.metadata);
+            Some(if passes { Fate::Passes } else { Fate::Numbers(statistics) })
+        };
         match self.number {
             GAUGE => rule().unwrap_or(match options.passes_gauges {
                 true => Fate::Passes,
                 false => Fate::KeepsLast,
             }),
             SUM if is_of_deltas => rule().unwrap_or_else(|| {
+                if options.passes_deltas {
+                    return Fate::Passes;
+                }
                 let kinds = vec![Statistic::Sum];
-                Fate::Numbers(Arc::new(Statistics { kinds, quantiles: Vec::new() }))
+                Fate::Numbers(Arc::new(Statistics { kinds, ..Statistics::default() }))
             }),
             SUM | HISTOGRAM | EXPONENTIAL if is_cumulative => Fate::KeepsLast,
             SUMMARY if !options.passes_summaries => Fate::KeepsLast,

@@ -7,6 +7,7 @@ use sluice_otlp::wire::{FIXED64, VARINT, write_len_field};
 
 use super::aggregate::Span;
 use super::cell::{Cell, Fate, Group, NUMBER_LEN, State};
+use super::fields;
 use super::numbers::{Number, Numbers};
 use super::options::{Statistic, Statistics};
 use super::walk::{GAUGE, SUM};
@@ -68,8 +69,9 @@ impl Writer<'_> {
             Fate::KeepsLast | Fate::Passes => return self.last_points(group),
         };
         for kind in &statistics.kinds {
-            let (ending, data) = shape(*kind, group);
-            let metric = Derived { group, ending, data, note: None };
+            let field = statistics.field.as_deref();
+            let (ending, data) = shape(*kind, group, field.is_some());
+            let metric = Derived { group, field, ending, data, note: None };
             self.numbers(&metric, |numbers| Some(numbers.statistic(*kind)));
         }
         for is_exact in [true, false] {
@@ -107,7 +109,8 @@ impl Writer<'_> {
         let values: Vec<Vec<f64>> = values.collect();
         for (index, (_, ending)) in statistics.quantiles.iter().enumerate() {
             let note = Some(if is_exact { "exact" } else { "estimate" });
-            let metric = Derived { group, ending: Some(ending), data: Data::Gauge, note };
+            let field = statistics.field.as_deref();
+            let metric = Derived { group, field, ending: Some(ending), data: Data::Gauge, note };
             let mut of_cells = values.iter();
             self.numbers(&metric, |_| {
                 let value = of_cells.next().and_then(|values| values.get(index));
@@ -133,6 +136,10 @@ impl Writer<'_> {
             }
             fixed64(3, self.span.time(numbers.newest()), &mut point);
             match value {
+                // As Telegraf has them: a field cannot be a float and later an integer.
+                Number::Int(value) if metric.field.is_some() => {
+                    fixed64(4, (value as f64).to_bits(), &mut point);
+                }
                 Number::Double(value) => fixed64(4, value.to_bits(), &mut point),
                 Number::Int(value) => fixed64(6, value as u64, &mut point),
             }
@@ -171,11 +178,11 @@ enum Data {
 }
 
 /// The ending of a statistic's name, and its kind of metric. What can be added up later is a sum of
-/// deltas.
-fn shape(kind: Statistic, group: &Group) -> (Option<&'static str>, Data) {
+/// deltas. A field always has an ending.
+fn shape(kind: Statistic, group: &Group, is_field: bool) -> (Option<&'static str>, Data) {
     let is_sum = group.data == SUM;
     let own = if is_sum { Statistic::Sum } else { Statistic::Last };
-    let ending = (kind != own).then(|| kind.name());
+    let ending = (is_field || kind != own).then(|| kind.name());
     let data = match kind {
         Statistic::Count => Data::Sum { is_monotonic: true },
         Statistic::Sum => Data::Sum { is_monotonic: is_sum && group.is_monotonic },
@@ -187,6 +194,8 @@ fn shape(kind: Statistic, group: &Group) -> (Option<&'static str>, Data) {
 /// A metric that is made of another.
 struct Derived<'g> {
     group: &'g Group,
+    /// The field of line protocol that it is a statistic of, unless its metric says another.
+    field: Option<&'g str>,
     /// Of its name. Nothing if it keeps its name.
     ending: Option<&'g str>,
     data: Data,
@@ -198,7 +207,12 @@ impl Derived<'_> {
     fn header(&self) -> Vec<u8> {
         let Group { name, rest, unit, metadata, .. } = self.group;
         let (mut out, mut own) = (Vec::new(), name.to_vec());
-        if let Some(ending) = self.ending {
+        let mut field = None;
+        if let (Some(default), Some(ending)) = (self.field, self.ending) {
+            let names = fields::names(name, metadata, default, ending);
+            own = names.metric;
+            field = Some(names.field);
+        } else if let Some(ending) = self.ending {
             own.push(b'_');
             own.extend_from_slice(ending.as_bytes());
         }
@@ -208,17 +222,15 @@ impl Derived<'_> {
         if self.ending != Some(Statistic::Count.name()) {
             out.extend_from_slice(unit);
         }
-        match (self.ending, self.note) {
+        if self.ending.is_none() {
             // They describe the values of the metric that it is made of.
-            (None, _) => out.extend_from_slice(metadata),
-            (Some(_), None) => {}
-            (Some(_), Some(note)) => {
-                let (mut entry, mut value) = (Vec::new(), Vec::new());
-                write_len_field(&mut value, 1, note.as_bytes());
-                write_len_field(&mut entry, 1, QUANTILES);
-                write_len_field(&mut entry, 2, &value);
-                write_len_field(&mut out, 12, &entry);
-            }
+            out.extend_from_slice(metadata);
+        }
+        if let Some(field) = field {
+            fields::write_metadata(&mut out, fields::FIELD, &field);
+        }
+        if let Some(note) = self.note {
+            fields::write_metadata(&mut out, QUANTILES, note.as_bytes());
         }
         out
     }

@@ -3,7 +3,7 @@
 use http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use serde_json::json;
-use sluice_influx::Faults;
+use sluice_influx::{Fault, Faults};
 use sluice_net::server::{ReplyBody, reply};
 
 use super::refused::{Reason, Refused};
@@ -142,6 +142,7 @@ pub(super) fn written(api: Api, outcome: &Outcome) -> Response<ReplyBody> {
     let Outcome { faults, refused, .. } = outcome;
     match (faults.count, refused) {
         (0, None) => no_content(),
+        (1.., _) if outcome.is_whole => whole_v3(faults),
         (_, None) if api == Api::V3 => partial_v3(faults),
         (0, Some(refused)) => partial(api, outcome, refused.http_status(), &refused.message),
         (_, None) => partial(api, outcome, StatusCode::BAD_REQUEST, &faults.to_string()),
@@ -161,16 +162,24 @@ fn partial(api: Api, outcome: &Outcome, status: StatusCode, reason: &str) -> Res
     error(api, status, &message)
 }
 
+fn fault_v3(fault: &Fault) -> serde_json::Value {
+    json!({
+        "original_line": fault.excerpt,
+        "line_number": fault.line,
+        "error_message": fault.reason,
+    })
+}
+
+/// Nothing was taken. InfluxDB names the first line at fault.
+fn whole_v3(faults: &Faults) -> Response<ReplyBody> {
+    let error = "parsing failed for write_lp endpoint";
+    let data = faults.first.first().map(fault_v3);
+    json_reply(StatusCode::BAD_REQUEST, &json!({ "error": error, "data": data }))
+}
+
 fn partial_v3(faults: &Faults) -> Response<ReplyBody> {
-    let of_lines = faults.first.iter().map(|fault| {
-        json!({
-            "original_line": fault.excerpt,
-            "line_number": fault.line,
-            "error_message": fault.reason,
-        })
-    });
     let error = "partial write of line protocol occurred";
-    let data: Vec<_> = of_lines.collect();
+    let data: Vec<_> = faults.first.iter().map(fault_v3).collect();
     json_reply(StatusCode::BAD_REQUEST, &json!({ "error": error, "data": data }))
 }
 

@@ -7,6 +7,8 @@ use sluice_influx::{Builder, Line, Precision, Verdict};
 /// A request is submitted from this size on: large enough to cost little beside its lines, and to
 /// be sent alone.
 pub(super) const CHUNK_BYTES: usize = 256 << 10;
+/// The most of a body that is taken as a whole or not at all: its lines stay in one request.
+pub(super) const WHOLE_BYTES: usize = 4 << 20;
 /// A line becomes at most so long: each of its fields is a point with all tags.
 const LINE_GROWTH_BYTES: usize = 8 << 20;
 const GROWS: &str = "its tags are too long for so many fields: a line becomes at most 8 MiB";
@@ -19,6 +21,8 @@ pub(super) struct Chunk {
     precision: Precision,
     /// The time of lines without one.
     arrival_ns: i64,
+    /// The most that a request grows to.
+    limit_bytes: usize,
     /// The builder's size at which the request is submitted.
     full_at: usize,
     /// The builder's size at which memory is spent.
@@ -30,10 +34,20 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
-    pub(super) fn new(builder: Builder, precision: Precision) -> Chunk {
-        let (full_at, spent_at, lines, wanted_bytes) = (CHUNK_BYTES, 0, 0, 0);
+    pub(super) fn new(builder: Builder, precision: Precision, is_whole: bool) -> Chunk {
+        let limit_bytes = if is_whole { WHOLE_BYTES } else { CHUNK_BYTES };
+        let (full_at, spent_at, lines, wanted_bytes) = (limit_bytes, 0, 0, 0);
         let arrival_ns = now_ns();
-        Chunk { builder, precision, arrival_ns, full_at, spent_at, lines, wanted_bytes }
+        Chunk {
+            builder,
+            precision,
+            arrival_ns,
+            limit_bytes,
+            full_at,
+            spent_at,
+            lines,
+            wanted_bytes,
+        }
     }
 
     /// The next request begins.
@@ -41,8 +55,14 @@ impl Chunk {
         if self.builder.held_bytes() > REMEMBERED_BYTES {
             self.builder.forget();
         }
-        self.full_at = self.builder.held_bytes() + CHUNK_BYTES;
+        self.full_at = self.builder.held_bytes() + self.limit_bytes;
         self.arrival_ns = self.precision.arrival_ns(now_ns());
+    }
+
+    /// Forgets the lines of the request.
+    pub(super) fn give_up(&mut self) {
+        self.builder.forget();
+        self.lines = 0;
     }
 
     pub(super) fn offer(&mut self, line: &Line<'_>) -> Verdict {

@@ -46,6 +46,8 @@ pub(super) struct Target {
     /// Empty: that of the database.
     pub retention_policy: String,
     pub precision: Precision,
+    /// A line at fault costs all others: nothing is taken before the whole body is judged.
+    pub is_whole: bool,
 }
 
 impl Target {
@@ -74,7 +76,7 @@ impl Target {
             return Err("invalid consistency level".to_owned());
         }
         let retention_policy = parameters.of("rp").to_owned();
-        Ok(Target { api: Api::V1, database, retention_policy, precision })
+        Ok(Target { api: Api::V1, database, retention_policy, precision, is_whole: false })
     }
 
     fn v2(parameters: &Parameters) -> Result<Target, String> {
@@ -90,7 +92,7 @@ impl Target {
             "invalid precision; valid precision units are ns, us, ms, and s".to_owned()
         })?;
         let (database, retention_policy) = (database.to_owned(), retention_policy.to_owned());
-        Ok(Target { api: Api::V2, database, retention_policy, precision })
+        Ok(Target { api: Api::V2, database, retention_policy, precision, is_whole: false })
     }
 
     fn v3(parameters: &Parameters) -> Result<Target, String> {
@@ -110,19 +112,16 @@ impl Target {
         let precision = precision.ok_or_else(|| {
             format!("unknown precision '{}', expected one of: {}", shown(name), long.join(", "))
         })?;
-        match parameters.of("accept_partial") {
-            "" | "true" => {}
-            "false" => {
-                return Err("accept_partial=false is not supported: lines are taken while the \
-                            body arrives, and a line at fault costs no others"
-                    .to_owned());
-            }
+        let is_whole = match parameters.of("accept_partial") {
+            "" | "true" => false,
+            "false" => true,
             _ => return Err("accept_partial must be true or false".to_owned()),
-        }
+        };
         if !["", "true", "false"].contains(&parameters.of("no_sync")) {
             return Err("no_sync must be true or false".to_owned());
         }
-        Ok(Target { api: Api::V3, database, retention_policy: String::new(), precision })
+        let retention_policy = String::new();
+        Ok(Target { api: Api::V3, database, retention_policy, precision, is_whole })
     }
 }
 
@@ -162,6 +161,7 @@ mod tests {
             (Api::V2, "org=o&bucket=a%2Fb&precision=s", "a", "b", Precision::Seconds),
             (Api::V2, "bucket=a", "a", "", Precision::Nanoseconds),
             (Api::V3, "db=a", "a", "", Precision::Auto),
+            (Api::V3, "db=a&accept_partial=false", "a", "", Precision::Auto),
             (
                 Api::V3,
                 "db=a&precision=millisecond&accept_partial=true&no_sync=true",
@@ -171,7 +171,8 @@ mod tests {
             ),
         ] {
             let (database, retention_policy) = (database.to_owned(), policy.to_owned());
-            let expected = Target { api, database, retention_policy, precision };
+            let is_whole = query.contains("accept_partial=false");
+            let expected = Target { api, database, retention_policy, precision, is_whole };
             assert_eq!(read(api, query), Ok(expected), "{query}");
         }
     }
@@ -190,7 +191,6 @@ mod tests {
             (Api::V2, "bucket=a&precision=m", "invalid precision"),
             (Api::V3, "", "db"),
             (Api::V3, "db=a&precision=h", "unknown precision"),
-            (Api::V3, "db=a&accept_partial=false", "accept_partial=false is not supported"),
             (Api::V3, "db=a&accept_partial=0", "accept_partial"),
             (Api::V3, "db=a&no_sync=1", "no_sync"),
         ] {

@@ -11,6 +11,9 @@
 //!
 //! A body that was refused or broke off leaves in the log what was accepted by then. InfluxDB
 //! stores the same point once, so senders may send it again.
+//!
+//! A body that is to be taken as a whole or not at all stays in one request, for which it has all
+//! memory from its beginning: nothing is submitted before its last line is judged.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +32,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::body::Body;
-use super::chunk::{CHUNK_BYTES, Chunk};
+use super::chunk::{CHUNK_BYTES, Chunk, WHOLE_BYTES};
 use super::config::InfluxConfig;
 use super::counters::{Counters, add};
 use super::refused::{Reason, Refused};
@@ -41,6 +44,8 @@ use crate::otlp::senders::Sender;
 const FACTOR: usize = 3;
 /// The most that is asked for a request without need.
 const CHUNK_MOST_BYTES: usize = (FACTOR + 1) * CHUNK_BYTES;
+/// The most for a body that is taken as a whole or not at all.
+const WHOLE_MOST_BYTES: usize = (FACTOR + 1) * WHOLE_BYTES;
 /// The least that is asked for a body of unknown length.
 const CHUNK_LEAST_BYTES: usize = 64 << 10;
 /// Memory of lines for each of their bytes, about: as OTLP they are twice as long.
@@ -75,6 +80,8 @@ pub(super) struct Outcome {
     /// Lines that were taken.
     pub lines: u64,
     pub faults: Faults,
+    /// Its lines at fault cost all others.
+    pub is_whole: bool,
     /// Points of requests that were refused for good, and why the first of them was.
     pub dropped: u64,
     pub refused: Option<Refused>,
@@ -102,7 +109,11 @@ impl Writer {
         let base = self.base(base_bytes, &mut body).await?;
         let announced = body.announced_bytes().map(|it| usize::try_from(it).unwrap_or(usize::MAX));
         let at_first = announced.map(|it| it.saturating_mul(LINE_FACTOR));
-        let at_first = at_first.unwrap_or(CHUNK_LEAST_BYTES).min(CHUNK_MOST_BYTES);
+        let at_first = match target.is_whole {
+            true if is_packed => WHOLE_MOST_BYTES,
+            true => at_first.unwrap_or(WHOLE_MOST_BYTES).min(WHOLE_MOST_BYTES),
+            false => at_first.unwrap_or(CHUNK_LEAST_BYTES).min(CHUNK_MOST_BYTES),
+        };
         let mut resource = vec![(DATABASE, target.database.as_str())];
         if !target.retention_policy.is_empty() {
             resource.push((RETENTION_POLICY, target.retention_policy.as_str()));
@@ -114,7 +125,12 @@ impl Writer {
             head,
             body,
             reader: Reader::new(target.precision, self.config.limits),
-            chunk: Chunk::new(Builder::new(&self.config.settings), target.precision),
+            chunk: Chunk::new(
+                Builder::new(&self.config.settings),
+                target.precision,
+                target.is_whole,
+            ),
+            is_whole: target.is_whole,
             fixed_bytes: 1024 + 2 * named,
             resource,
             base,
@@ -134,7 +150,7 @@ impl Writer {
         }
         result?;
         add(&self.counters.accepted_bytes, body.sent_bytes);
-        Ok(Outcome { lines: chunk.lines, faults, ..outcome })
+        Ok(Outcome { lines: chunk.lines, faults, is_whole: target.is_whole, ..outcome })
     }
 
     fn route(&self) -> Result<Arc<dyn IngressRoute>, Refused> {
@@ -176,6 +192,8 @@ struct Writing<'a> {
     body: Body,
     reader: Reader,
     chunk: Chunk,
+    /// It is taken as a whole or not at all.
+    is_whole: bool,
     /// Memory of a request beside its lines.
     fixed_bytes: usize,
     resource: Vec<(&'static str, &'a str)>,
@@ -216,6 +234,7 @@ impl Writing<'_> {
             if self.body.is_slow(memory_bytes)
                 && self.permit.as_ref().is_some_and(|permit| permit.asked_back().is_some())
             {
+                self.must_be_cut(|| Refusal::overloaded("the body comes slowly").into())?;
                 self.submit_chunk().await?;
             }
             if let Some(piece) = piece {
@@ -271,13 +290,31 @@ impl Writing<'_> {
             }
             growth = self.make_room().await?;
         }
+        if self.is_whole && self.reader.faults().count > 0 {
+            self.chunk.give_up();
+            self.permit = None;
+            self.outcome.refused = Some(Refused::invalid("a line is at fault"));
+            return Ok(());
+        }
         self.submit_chunk().await
+    }
+
+    /// The request has to be submitted before the body's end: refuses one that is to be taken as a
+    /// whole.
+    fn must_be_cut(&mut self, why: impl FnOnce() -> Refused) -> Result<(), Refused> {
+        if !self.is_whole || self.chunk.builder.points() == 0 {
+            return Ok(());
+        }
+        self.chunk.give_up();
+        self.permit = None;
+        Err(why())
     }
 
     /// A line was not taken: answers the memory that it wants, or zero if the request was full.
     async fn make_room(&mut self) -> Result<usize, Refused> {
         let growth = std::mem::take(&mut self.chunk.wanted_bytes);
         if growth == 0 {
+            self.must_be_cut(too_long)?;
             self.submit_chunk().await?;
             self.ask_bytes = CHUNK_MOST_BYTES;
             // A body that is there as a whole must not keep others from running.
@@ -295,17 +332,21 @@ impl Writing<'_> {
     /// Sees to it that there is a request with so much memory: this one, or the next.
     async fn ensure(&mut self, piece: usize, growth: usize) -> Result<(), Refused> {
         let least = self.least_bytes(piece, growth);
-        let has_room = match &mut self.permit {
-            None => false,
-            Some(permit) if permit.bytes() >= least => true,
+        let grown = match &mut self.permit {
+            None => Err(None),
+            Some(permit) if permit.bytes() >= least => Ok(()),
             Some(permit) => {
-                let more = least.max((2 * permit.bytes()).min(CHUNK_MOST_BYTES));
+                let most = if self.is_whole { WHOLE_MOST_BYTES } else { CHUNK_MOST_BYTES };
+                let more = least.max((2 * permit.bytes()).min(most));
                 let grown = permit.grow_to(more).or_else(|_| permit.grow_to(least));
                 let route = self.writer.route()?;
-                grown.is_ok() && route.judge_again(permit).is_ok()
+                grown.and_then(|()| route.judge_again(permit)).map_err(Some)
             }
         };
-        if !has_room {
+        if let Err(refusal) = grown {
+            if let Some(refusal) = refusal {
+                self.must_be_cut(|| refusal.into())?;
+            }
             self.submit_chunk().await?;
             self.chunk.begin();
             let least = self.least_bytes(piece, growth);
@@ -437,6 +478,16 @@ impl Writing<'_> {
             self.cut = cut;
         }
     }
+}
+
+/// The refusal of a body that is longer than one that can be taken as a whole.
+fn too_long() -> Refused {
+    let mib = WHOLE_BYTES >> 20;
+    let text = format!(
+        "with accept_partial=false, lines may take {mib} MiB as OTLP, about half as much as text: \
+         send fewer at a time"
+    );
+    Refused::new(Reason::TooLarge, text)
 }
 
 /// The engine would refuse it again.

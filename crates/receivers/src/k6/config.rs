@@ -1,5 +1,6 @@
 //! The options of the `k6` receiver.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use sluice_config::Fields;
@@ -17,6 +18,8 @@ pub(super) struct K6Config {
     pub(super) options: Options,
     /// Metrics each sample of which is an increment.
     pub(super) counters: Vec<String>,
+    /// Tags that are kept. `None`: all.
+    pub(super) tags: Option<HashSet<String>>,
     pub(super) tags_as_fields: Vec<(String, FieldKind)>,
     pub(super) time_format: TimeFormat,
     /// The extension in whose directory the checkpoint is.
@@ -38,6 +41,11 @@ impl K6Config {
                    others there are: these are needed for CSV only.";
         let scripts = fields.string_list("counters", &[], doc);
         let counters = K6_COUNTERS.iter().map(|name| (*name).to_owned()).chain(scripts).collect();
+        let doc = "Tags that samples keep: others are left out, so that samples which differ in \
+                   these alone are of one series. Those of `tags_as_fields` have to be among them. \
+                   Unset: all.";
+        let tags = fields.string_list("tags", &[], doc);
+        let tags = fields.is_given("tags").then(|| tags.into_iter().collect());
         let doc = "Tags that become fields of line protocol, as `K6_INFLUXDB_TAGS_AS_FIELDS` of k6 \
                    has them: a name, and after a colon `string` (the default), `int`, `float` or \
                    `bool`.";
@@ -90,7 +98,7 @@ impl K6Config {
             deletes,
             locks: false,
         };
-        K6Config { options, counters, tags_as_fields, time_format, storage }
+        K6Config { options, counters, tags, tags_as_fields, time_format, storage }
     }
 }
 

@@ -72,6 +72,8 @@ pub(super) fn wanted() -> FileAttributes {
 /// Makes requests of samples.
 pub(super) struct Samples {
     time_format: TimeFormat,
+    /// Tags that are kept. `None`: all.
+    kept: Option<HashSet<String>>,
     tags_as_fields: Vec<(String, FieldKind)>,
     reader: Reader,
     builder: Builder,
@@ -98,6 +100,7 @@ impl Samples {
         let settings = Settings { sums: config.counters.iter().cloned().collect() };
         Samples {
             time_format: config.time_format,
+            kept: config.tags.clone(),
             tags_as_fields: config.tags_as_fields.clone(),
             reader: Reader::new(Precision::Nanoseconds, Limits::default()),
             builder: Builder::new(&settings),
@@ -205,13 +208,15 @@ impl Samples {
         fields.clear();
         *number = 0;
         let kind_of = |key: &str| self.tags_as_fields.iter().find(|(name, _)| name == key);
+        let kept = |key: &str| self.kept.as_ref().is_none_or(|kept| kept.contains(key));
+        let pairs = || pairs.iter().filter(|(key, _)| kept(key));
         if let Ok(mut writer) = LineWriter::new(tags, "m") {
-            for (key, value) in pairs.iter().filter(|(key, _)| kind_of(key).is_none()) {
+            for (key, value) in pairs().filter(|(key, _)| kind_of(key).is_none()) {
                 writer.tag(key.as_bytes(), value.as_bytes());
             }
         }
         if let Ok(mut writer) = LineWriter::new(fields, "m") {
-            for (key, value) in pairs {
+            for (key, value) in pairs() {
                 let Some((_, kind)) = kind_of(key) else { continue };
                 let written = writer.field(key.as_bytes(), &kind.read(value));
                 *number += usize::from(written.is_ok());

@@ -135,6 +135,22 @@ fn samples_are_those_of_the_output_for_influxdb() {
     }
 }
 
+/// Guarantee: of JSON and of rows, only the tags that are named stay, as fields too.
+#[test]
+fn only_the_tags_that_are_named_are_kept() {
+    let options = "tags: [method, url, absent]";
+    let tags = r#"{"group":"::a","method":"GET","url":"u","vu":"7"}"#;
+    let json = point("http_reqs", "2026-11-29T11:04:08Z", "1", tags);
+    let row = "http_reqs,1795950248,1,,,::a,GET,n,0,u,vu=7,";
+    for line in [json.as_str(), row] {
+        let (request, faults) = made(options, HEADER, &[line]);
+        let expected = "http_reqs,method=GET url=\"u\",value=1 1795950248000000000\n";
+        assert_eq!((request, faults), (written(&[], expected), 0), "{line}");
+    }
+    let (request, _) = made("tags: []", HEADER, &[row]);
+    assert_eq!(request, written(&[], "http_reqs value=1 1795950248000000000\n"));
+}
+
 /// Guarantee: a row with a line break in a quote is one sample.
 #[test]
 fn a_row_may_have_line_breaks_in_quotes() {

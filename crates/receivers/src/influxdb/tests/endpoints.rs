@@ -88,6 +88,38 @@ async fn lines_at_fault_cost_no_others() {
     assert_eq!(metric(&*receiver, &["sluice_receiver_accepted_requests"]), 7.0);
 }
 
+/// Scenario: `accept_partial=false`, with bodies that are right, have a line at fault at their end,
+/// or are longer than what is judged at once, plain and packed. Guarantee: all lines are taken, in
+/// one request, or none is, and the answer is InfluxDB's.
+#[tokio::test]
+async fn a_body_can_be_taken_as_a_whole_or_not_at_all() {
+    let engine = Engine::new(64 << 20);
+    let receiver = start(&engine, "").await;
+    let head = "POST /api/v3/write_lp?db=a&accept_partial=false";
+    let lines: String = (0..10_000).map(|at| format!("cpu,host=h{at} load={at} {at}\n")).collect();
+    let answer = send(&*receiver, head, lines.as_bytes()).await;
+    assert_eq!(parts(&answer).0, 204, "{answer}");
+    assert_eq!((engine.points(), engine.requests().len()), (10_000, 1));
+    let wrong = format!("{lines}cpu,host=b load= 5\ncpu load=1 6\n");
+    let packed = format!("{head}\ncontent-encoding: gzip");
+    for (head, body) in
+        [(head, wrong.clone().into_bytes()), (&packed, super::streaming::gzip(wrong.as_bytes()))]
+    {
+        let answer = send(&*receiver, head, &body).await;
+        assert_eq!(parts(&answer).0, 400, "{answer}");
+        let body = body_of(&answer);
+        assert_eq!(body["error"], "parsing failed for write_lp endpoint");
+        assert_eq!(body["data"]["line_number"], 10_001, "{body}");
+    }
+    let answer = send(&*receiver, head, lines.repeat(10).as_bytes()).await;
+    assert_eq!(parts(&answer).0, 413, "{answer}");
+    assert!(answer.contains("accept_partial=false"), "{answer}");
+    assert_eq!((engine.points(), engine.requests().len()), (10_000, 1), "nothing else is taken");
+    assert_eq!(metric(&*receiver, &["refused_requests", "\"invalid\""]), 2.0);
+    receiver.shutdown().await;
+    engine.assert_is_free();
+}
+
 #[tokio::test]
 async fn clients_find_what_they_ask_for_before_they_write() {
     let engine = Engine::new(64 << 20);
@@ -147,7 +179,7 @@ async fn what_is_no_write_is_refused() {
         ("POST /write", &line[..], 400, "database is required"),
         ("POST /write?db=a&precision=d", line, 400, "invalid precision"),
         ("POST /api/v2/write?bucket=a&precision=m", line, 400, "\"code\":\"invalid\""),
-        ("POST /api/v3/write_lp?db=a&accept_partial=false", line, 400, "accept_partial"),
+        ("POST /api/v3/write_lp?db=a&accept_partial=no", line, 400, "accept_partial"),
         ("POST /write?db=a\ncontent-encoding: br", line, 415, "`br` is not supported"),
         (chunked, line, 400, "gzip"),
         (chunked, b"", 400, "it is empty"),

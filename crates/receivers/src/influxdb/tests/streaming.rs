@@ -9,7 +9,7 @@ use super::*;
 
 const MIB: usize = 1 << 20;
 
-fn gzip(plain: &[u8]) -> Vec<u8> {
+pub(super) fn gzip(plain: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(plain).expect("compresses");
     encoder.finish().expect("compresses")
