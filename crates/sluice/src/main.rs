@@ -7,6 +7,7 @@ mod demo;
 mod load_test;
 mod log;
 mod output;
+mod reconcile;
 mod run;
 mod runtime;
 mod text;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => demo::demo(&arguments),
         Command::LoadTest(arguments) => load_test::load_test(&arguments),
         Command::Log(command) => log::run(&command),
+        Command::Reconcile(arguments) => reconcile::reconcile(&arguments),
         Command::Components => output::print(&components()),
         Command::Docs { reference } => output::print(&match reference {
             Reference::Configuration => reference::markdown(),
