@@ -20,6 +20,7 @@ use tokio::sync::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::error::{Result, StartError};
+use crate::ledger::{self, Ledger};
 use crate::metrics;
 use crate::plan::Plan;
 use crate::status::EngineStatus;
@@ -109,8 +110,8 @@ struct AdminHandler {
     status: Arc<EngineStatus>,
     /// None: a server of metrics.
     health_path: Option<String>,
-    /// `/metrics` and `/log`.
-    pages: [SharedPage; 2],
+    /// `/metrics`, `/log` and `/ledger`, this as JSON and as text.
+    pages: [SharedPage; 4],
     /// Locked while dead letters are read, also if no peer waits for the answer any more.
     letters: Arc<Mutex<()>>,
 }
@@ -133,6 +134,8 @@ impl Handler for AdminHandler {
 }
 
 const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const FORMATS: &str = "a ledger is JSON, or with `?format=text` a text\n";
 
 impl AdminHandler {
     /// 200 from the start of all components to the shutdown, 503 before and after; the body names
@@ -144,13 +147,14 @@ impl AdminHandler {
         }
         let (is_ready, body) = self.status.health();
         let code = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-        reply(code, HeaderValue::from_static("application/json"), body)
+        reply(code, JSON, body)
     }
 
-    /// Metrics on `/metrics`, the newest dead letters on `/dead-letters`, backlogs on `/log`.
+    /// Metrics on `/metrics`, the newest dead letters on `/dead-letters`, backlogs on `/log`, what
+    /// became of samples on `/ledger`.
     async fn metrics(&self, request: &Request<RequestBody>) -> Response<ReplyBody> {
         let (method, path, headers) = (request.method(), request.uri().path(), request.headers());
-        if !["/metrics", "/dead-letters", "/log"].contains(&path) {
+        if !["/metrics", "/dead-letters", "/log", "/ledger"].contains(&path) {
             return reply(StatusCode::NOT_FOUND, PLAIN, "");
         }
         if ![Method::GET, Method::HEAD].contains(method) {
@@ -159,7 +163,7 @@ impl AdminHandler {
             return refusal;
         }
         let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-        let ([of_metrics, of_log], status) = (&self.pages, self.status.clone());
+        let ([of_metrics, of_log, of_json, of_text], status) = (&self.pages, self.status.clone());
         let packs = takes_gzip(headers);
         match path {
             "/metrics" => {
@@ -170,6 +174,17 @@ impl AdminHandler {
                 let page = of_log.get(0, packs, move || metrics::log::text(&status)).await;
                 reply_with_page(PLAIN, page)
             }
+            "/ledger" => match request.uri().query().unwrap_or_default() {
+                "" | "format=json" => {
+                    let page = of_json.get(0, packs, move || ledger::json(&read_ledger(&status)));
+                    reply_with_page(JSON, page.await)
+                }
+                "format=text" => {
+                    let page = of_text.get(0, packs, move || ledger::text(&read_ledger(&status)));
+                    reply_with_page(PLAIN, page.await)
+                }
+                _ => reply(StatusCode::BAD_REQUEST, PLAIN, FORMATS),
+            },
             _ => packed_if_asked(headers, self.dead_letters().await),
         }
     }
@@ -189,6 +204,11 @@ impl AdminHandler {
         let text = read.await.unwrap_or_else(|error| format!("cannot be read: {error}\n"));
         page(PLAIN, text)
     }
+}
+
+fn read_ledger(status: &EngineStatus) -> Ledger {
+    let shown = status.shown.load();
+    Ledger::read(&shown.receivers, &shown.fed)
 }
 
 fn page(content_type: HeaderValue, text: String) -> Response<Bytes> {

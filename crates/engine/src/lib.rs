@@ -30,6 +30,7 @@ mod extensions;
 mod hop;
 mod intake;
 mod large_work;
+mod ledger;
 mod metrics;
 mod own_telemetry;
 pub mod plan;

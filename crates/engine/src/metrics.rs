@@ -3,6 +3,7 @@
 
 mod deliveries;
 mod emitters;
+mod ledger;
 pub(crate) mod log;
 mod own_telemetry;
 mod process;
@@ -34,6 +35,8 @@ pub fn tables() -> Vec<TableDoc> {
     tables.extend([processors::PROCESSORS.describe(), series::SERIES.describe()]);
     tables.push(emitters::EMITTERS.describe());
     tables.extend([deliveries::DELIVERIES.describe(), log::LOGS.describe()]);
+    tables.extend([ledger::AGGREGATED.describe(), ledger::ACCOUNTS.describe()]);
+    tables.push(ledger::BALANCE.describe());
     tables.push(own_telemetry::PUSHES.describe());
     tables
 }
@@ -72,11 +75,13 @@ fn collect<'a>(status: &EngineStatus, naming: &'a Naming) -> Exposition<'a> {
         }
         if let Some(emitter) = step.processor.emitter() {
             exposition.write(&emitters::EMITTERS, &labels, &emitter.counts());
+            exposition.write(&ledger::AGGREGATED, &labels, &*emitter.aggregated());
         }
     }
     for (planned, delivery) in &shown.deliveries {
         deliveries::write(&mut exposition, planned, (&pool, pool_bytes_per_s), delivery);
     }
+    ledger::write(&mut exposition, status);
     log::write(&mut exposition, &status.storage);
     for push in status.pushes.load().iter() {
         exposition.write(&own_telemetry::PUSHES, &[&push.name], &**push);

@@ -39,7 +39,8 @@ resource takes the place of these labels and of `target_info`.
 
 `/log` on the same address describes the logs as text: the backlog of each delivery, deliveries that
 the configuration no longer has, and dropped data with its time. `/dead-letters` lists the newest
-dead letters with their reasons.
+dead letters with their reasons. `/ledger` says what became of the samples of k6 and InfluxDB
+([k6.md](k6.md#the-ledger)).
 ";
 
 pub fn markdown() -> String {

@@ -12,6 +12,7 @@ use sluice_telemetry::exposition::Families;
 
 use crate::backlog::Backlog;
 use crate::delivery::{Delivery, DeliveryId};
+use crate::ledger::Fed;
 use crate::own_telemetry::stats::PushStats;
 use crate::plan::{DeliveryPlan, MetricsPlan};
 use crate::receiving::ReceivingBudget;
@@ -26,6 +27,8 @@ pub(crate) struct Shown {
     /// Processors that change data, by id and signal.
     pub steps: Vec<((String, Signal), Arc<Step>)>,
     pub metrics: Option<MetricsPlan>,
+    /// Deliveries with all that leads to them, for the ledger.
+    pub fed: Vec<Fed>,
 }
 
 /// Reloads since the start.

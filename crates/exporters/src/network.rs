@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sluice_flow::hop;
-use sluice_flow::{BoxFuture, Exporter, Metadata, Outcome, PackError, Packed};
+use sluice_flow::{BoxFuture, Exporter, ItemNames, Metadata, Outcome, PackError, Packed};
 use sluice_net::auth::client::ClientAuth;
 use sluice_net::client::{Secrets, TransportError};
 use sluice_otlp::{Encoding, Signal};
@@ -32,6 +32,11 @@ pub(crate) trait Protocol: Send + Sync + 'static {
     /// See [`Exporter::packing_bytes`].
     fn packing_bytes(&self, request_bytes: usize, _items: usize) -> usize {
         request_bytes
+    }
+
+    /// See [`Exporter::item_names`].
+    fn item_names(&self) -> Option<&dyn ItemNames> {
+        None
     }
 
     /// Keys (lower case) of request metadata that it reads.
@@ -144,6 +149,10 @@ impl<P: Protocol> Exporter for NetworkExporter<P> {
 
     fn metadata_keys(&self) -> &[String] {
         &self.metadata_keys
+    }
+
+    fn item_names(&self) -> Option<&dyn ItemNames> {
+        self.protocol.item_names()
     }
 
     fn names_ranges(&self) -> bool {

@@ -98,6 +98,23 @@ impl Outcome {
     }
 }
 
+/// Items of one name in a request that the backend has taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    pub items: u64,
+    /// Items that could not be written in the backend's form.
+    pub left_out: u64,
+}
+
+/// Counts the items of requests by name, for the ledger. A name may come several times.
+pub trait ItemNames: Send + Sync {
+    /// Items of a request that the backend has taken, as they were packed.
+    fn of_packed(&self, request: &Packed, count: &mut dyn FnMut(&[u8], Taken));
+
+    /// Items of an uncompressed request (protobuf). Those behind a fault are not counted.
+    fn of_request(&self, request: &[u8], count: &mut dyn FnMut(&[u8], u64));
+}
+
 /// Sends requests to one backend. Knows nothing of retries, splitting, concurrency or queues.
 pub trait Exporter: Send + Sync + 'static {
     /// The encoding in which a payload can be passed on without being packed again, if any: a frame
@@ -143,6 +160,11 @@ pub trait Exporter: Send + Sync + 'static {
 
     /// Why no request of a sender with this metadata can be sent, however often it is tried.
     fn refuses(&self, _metadata: &Metadata) -> Option<String> {
+        None
+    }
+
+    /// Counts its items by name, if they have names that a ledger is kept of.
+    fn item_names(&self) -> Option<&dyn ItemNames> {
         None
     }
 

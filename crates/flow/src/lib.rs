@@ -11,6 +11,7 @@
 //!   for refused items.
 //! - `taken_share`: the share of its requests that a backend takes, for both of them.
 //! - `hop`: the ranges of items that another Sluice has sent before.
+//! - `tally`: counts by name, of which a ledger is made.
 //! - `idle`: a thread with little to do gives its freed memory back.
 
 pub mod dispatch;
@@ -22,8 +23,10 @@ pub mod idle;
 pub mod overload;
 pub mod source;
 mod taken_share;
+mod tally;
 
-pub use export::{BoxFuture, Exporter, Outcome, PackError, Packed};
+pub use export::{BoxFuture, Exporter, ItemNames, Outcome, PackError, Packed, Taken};
 pub use fitted::fitted;
 pub use frame::{Frame, Metadata, Payload};
 pub use source::Refusal;
+pub use tally::{Counts, OTHERS, Tally};

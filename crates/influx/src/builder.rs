@@ -1,6 +1,7 @@
 //! Lines to a request of OTLP metrics.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use sluice_otlp::wire::{FIXED64, varint_len, write_len_field, write_varint};
 
@@ -44,7 +45,7 @@ impl Default for Settings {
 
 struct Measurement {
     raw: Box<[u8]>,
-    name: Box<[u8]>,
+    name: Arc<[u8]>,
     /// The metrics of the fields of its last line, in their order.
     guesses: Vec<u32>,
     /// The measurement of the line behind it, the last time.
@@ -62,6 +63,9 @@ struct Metric {
     /// Encoded.
     metadata: Vec<u8>,
     points: Vec<u8>,
+    measurement: u32,
+    /// The number of its points.
+    count: u32,
 }
 
 /// The sum of deltas, which is monotonic.
@@ -341,6 +345,8 @@ impl Builder {
             is_sum,
             metadata: metadata(&text, kind, &keys),
             points: Vec::new(),
+            measurement,
+            count: 0,
         }
     }
 
@@ -378,7 +384,9 @@ impl Builder {
         numbers[9] = tag;
         numbers[10..].copy_from_slice(&bits.to_le_bytes());
         let len = numbers.len() + digits.len() + strings.len() + tags.len();
-        let points = &mut self.metrics[metric as usize].points;
+        let metric = &mut self.metrics[metric as usize];
+        metric.count += 1;
+        let points = &mut metric.points;
         let before = points.len();
         points.reserve(len + 6);
         header(points, 1, len);
@@ -388,6 +396,13 @@ impl Builder {
         points.extend_from_slice(tags);
         self.held_bytes += points.len() - before;
         self.points += 1;
+    }
+
+    /// Data points of the request so far by measurement, which may come several times.
+    pub fn counts(&self) -> Vec<(Arc<[u8]>, u64)> {
+        let used = self.metrics.iter().filter(|metric| metric.count > 0);
+        let name = |metric: &Metric| self.measurements[metric.measurement as usize].name.clone();
+        used.map(|metric| (name(metric), u64::from(metric.count))).collect()
     }
 
     /// Answers the request, with these attributes of the resource, and starts a new one. Empty
@@ -425,6 +440,7 @@ impl Builder {
         for metric in &mut self.metrics {
             self.held_bytes -= metric.points.len();
             metric.points = Vec::new();
+            metric.count = 0;
         }
         self.points = 0;
         if self.held_bytes > REMEMBERED_BYTES {

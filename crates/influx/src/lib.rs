@@ -10,7 +10,7 @@
 //!
 //! Outwards, [`write_as`] walks a request once over its wire form, `point` reads the points, and
 //! [`LineWriter`] writes lines. [`set_apart`] changes the times of points that InfluxDB would take
-//! for one.
+//! for one. `measurements` counts points by measurement.
 //!
 //! `metadata` has the mapping: a line that went in comes out again with its measurement, tags, and
 //! names, types and values of fields, and its time to the nanosecond
@@ -31,6 +31,7 @@ mod extent;
 mod fault;
 mod line;
 mod line_writer;
+mod measurements;
 mod metadata;
 mod number;
 mod outward;
@@ -44,7 +45,8 @@ pub use builder::{Builder, Settings};
 pub use fault::{Fault, Faults};
 pub use line::{Line, Value};
 pub use line_writer::{LineWriter, Unwritable};
+pub use measurements::{count_points, measurement};
 pub use metadata::{DATABASE, K6_COUNTERS, RETENTION_POLICY};
-pub use outward::{Form, WriteError, Written, write, write_as};
+pub use outward::{Form, WriteError, Written, write, write_as, write_counted};
 pub use precision::Precision;
 pub use reader::{Limits, Reader, Verdict};

@@ -31,6 +31,19 @@ pub struct Written {
     pub ends: u64,
 }
 
+impl Written {
+    /// What was counted after another state.
+    fn since(&self, before: &Written) -> Written {
+        Written {
+            points: self.points - before.points,
+            without_buckets: self.without_buckets - before.without_buckets,
+            left_out: self.left_out - before.left_out,
+            without_time: self.without_time - before.without_time,
+            ends: self.ends - before.ends,
+        }
+    }
+}
+
 /// The form of lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Form {
@@ -70,7 +83,17 @@ pub fn write(request: &[u8], limit_bytes: usize, out: &mut Vec<u8>) -> Result<Wr
 /// Appends the lines of a request, whose points become a line each. Attributes of the resource and
 /// the scope's name are tags, but those that [`DATABASE`] and [`RETENTION_POLICY`] name.
 pub fn write_as(form: &Form, request: &[u8], out: &mut Vec<u8>) -> Result<Written, WriteError> {
-    let mut writer = Writer { out, form: *form, written: Written::default() };
+    write_counted(form, request, out, &mut |_, _| {})
+}
+
+/// [`write_as`], which tells of each metric its measurement and what became of its points.
+pub fn write_counted(
+    form: &Form,
+    request: &[u8],
+    out: &mut Vec<u8>,
+    count: &mut dyn FnMut(&[u8], Written),
+) -> Result<Written, WriteError> {
+    let mut writer = Writer { out, form: *form, written: Written::default(), count };
     let mut resources = Fields::of(request);
     while let Some(resource) = resources.next_message(1)? {
         writer.resource(&request[resource.content()])?;
@@ -82,6 +105,7 @@ struct Writer<'o> {
     out: &'o mut Vec<u8>,
     form: Form,
     written: Written,
+    count: &'o mut dyn FnMut(&[u8], Written),
 }
 
 pub(crate) type Tag<'a> = (&'a [u8], Cow<'a, str>);
@@ -112,6 +136,7 @@ impl Writer<'_> {
         point: &mut Point<'a>,
     ) -> Result<(), WriteError> {
         let Some(shape) = metric.shape else { return Ok(()) };
+        let before = self.written;
         for data in &metric.data {
             let mut points = Fields::of(data);
             while let Some(field) = points.next_message(1)? {
@@ -135,6 +160,7 @@ impl Writer<'_> {
                 }
             }
         }
+        (self.count)(metric.names().0, self.written.since(&before));
         Ok(())
     }
 

@@ -22,8 +22,8 @@ use sluice_config::ComponentKinds;
 
 pub use processor::Usage as SeriesUsage;
 pub use processor::{
-    BatchLimits, Build, Built, Edited, Emission, Emitter, EmitterCounts, MemoryLimit, Processor,
-    ProcessorConfig, Remembered, RunningState,
+    Aggregated, BatchLimits, Build, Built, Edited, Emission, Emitter, EmitterCounts, MemoryLimit,
+    Processor, ProcessorConfig, Remembered, RunningState,
 };
 
 /// The kinds of processors in this build.

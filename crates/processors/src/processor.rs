@@ -6,7 +6,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sluice_flow::{BoxFuture, Metadata};
+use sluice_flow::{BoxFuture, Metadata, Tally};
 use sluice_otlp::{Beyond, Malformed, Signal};
 
 /// The options of one processor.
@@ -80,6 +80,9 @@ pub trait Emitter: Send + Sync {
 
     /// Points that are late and so on, since its creation.
     fn counts(&self) -> EmitterCounts;
+
+    /// Its points by measurement, for the ledger.
+    fn aggregated(&self) -> Arc<Aggregated>;
 }
 
 /// Which points an [`Emitter`] gives out.
@@ -88,6 +91,18 @@ pub enum Emission {
     Due,
     /// All that there are, before the processor ends.
     All,
+}
+
+/// Points that an [`Emitter`] took and made since its creation, by measurement. Requests that were
+/// refused do not count.
+#[derive(Debug, Default)]
+pub struct Aggregated {
+    /// Points that it took out of requests.
+    pub taken: Tally,
+    /// Of these, the points of which others were made.
+    pub replaced: Tally,
+    /// Points that were made of them and given out.
+    pub made: Tally,
 }
 
 /// Counters of an [`Emitter`], and its present buckets.
@@ -134,6 +149,11 @@ pub trait Processor: Send + Sync {
     /// Its side that gives out points by itself, if it has one. It has a memory then.
     fn emitter(&self) -> Option<Arc<dyn Emitter>> {
         None
+    }
+
+    /// Whether it leaves each request as many points of the same metrics as it has.
+    fn keeps_points(&self) -> bool {
+        false
     }
 
     /// Hash of the processor's effect: the same for a configuration, over restarts and releases.

@@ -11,6 +11,7 @@ mod k6;
 mod k8s_cluster;
 pub mod kubeletstats;
 mod large_work;
+mod ledger;
 mod listen;
 mod netlog;
 pub mod otlp;

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sluice_config::{ComponentKind, ComponentKinds};
-use sluice_flow::BoxFuture;
 use sluice_flow::source::{Ingress, Positions};
+use sluice_flow::{BoxFuture, Tally};
 use sluice_net::auth::client::ClientAuths;
 use sluice_net::auth::server::ServerAuth;
 use sluice_net::server::{Listener, Listening, ServerResources};
@@ -183,6 +183,12 @@ pub trait StartedReceiver: Send + Sync {
 pub trait ReceiverCounters: Any + Send + Sync {
     /// The receiver's rows of `/metrics`. `receiver` is its id.
     fn write(&self, receiver: &str, exposition: &mut Exposition<'_>);
+
+    /// Items that the engine has taken from it, by name, for the ledger. None: it does not count
+    /// by name.
+    fn received(&self) -> Option<&Tally> {
+        None
+    }
 }
 
 /// Why a receiver cannot start.

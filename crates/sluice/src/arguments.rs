@@ -10,6 +10,7 @@ use sluice_net::server::Rule;
 use crate::load_test::LoadTestArguments;
 use crate::log::arguments::LogCommand;
 use crate::migrate::arguments::MigrateCommand;
+use crate::reconcile::arguments::ReconcileArguments;
 use crate::values::{seconds, up_to};
 
 /// A telemetry pipeline engine: receives traces, metrics and logs, stores them safely, and delivers
@@ -80,6 +81,13 @@ pub(crate) enum Command {
         after_help = "Example:\n  sluice migrate telegraf telegraf.conf --output sluice.yaml"
     )]
     Migrate(MigrateCommand),
+    /// Compare k6's summary of a test with what InfluxDB has of it: exit code 0 if all is equal, 1
+    /// if something differs, 2 if it cannot be compared
+    #[command(after_help = "Examples:\n  \
+        sluice reconcile --summary summary.json --influxdb http://localhost:8086\n  \
+        sluice reconcile --summary summary.json --influxdb http://localhost:8086 \
+        --ledger http://localhost:8888")]
+    Reconcile(Box<ReconcileArguments>),
     /// List the components of this build
     #[command(after_help = "Example:\n  sluice components")]
     Components,

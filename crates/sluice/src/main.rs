@@ -8,6 +8,7 @@ mod load_test;
 mod log;
 mod migrate;
 mod output;
+mod reconcile;
 mod run;
 mod runtime;
 mod text;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Command::LoadTest(arguments) => load_test::load_test(&arguments),
         Command::Log(command) => log::run(&command),
         Command::Migrate(command) => migrate::run(&command),
+        Command::Reconcile(arguments) => reconcile::reconcile(&arguments),
         Command::Components => output::print(&components()),
         Command::Docs { reference } => output::print(&match reference {
             Reference::Configuration => reference::markdown(),

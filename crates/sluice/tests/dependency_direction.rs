@@ -47,7 +47,7 @@ const USES: [(&str, &[&str]); 23] = [
             "influx",
         ],
     ),
-    ("processors", &["config", "net", "otlp", "flow", "kubernetes"]),
+    ("processors", &["config", "net", "otlp", "flow", "kubernetes", "influx"]),
     ("exporters", &["config", "net", "otlp", "flow", "telemetry", "prometheus", "influx"]),
     ("extensions", &["config", "net"]),
     ("flow", &["log", "otlp"]),

@@ -5,11 +5,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use sluice_flow::{Exporter, Payload};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::Delivery;
+use super::account::Death;
 use super::content::Content;
 use super::dead_letters::{DeadLetter, dead_letter};
 use super::leased::Leased;
@@ -51,6 +53,7 @@ impl Unwritten {
 /// At most one write at a time; letters that come meanwhile go with the next.
 pub(super) struct DeadLetterWriter {
     delivery: Arc<Delivery>,
+    exporter: Arc<dyn Exporter>,
     waiting: VecDeque<Unwritten>,
     storing: Option<JoinHandle<Vec<Arc<Leased>>>>,
     /// Opens letters of earlier runs that the disk refused at the start.
@@ -63,12 +66,16 @@ pub(super) struct DeadLetterWriter {
 }
 
 impl DeadLetterWriter {
-    pub(super) fn new(delivery: Arc<Delivery>, large_work: Arc<LargeWork>) -> Self {
+    pub(super) fn new(
+        delivery: Arc<Delivery>,
+        exporter: Arc<dyn Exporter>,
+        large_work: Arc<LargeWork>,
+    ) -> Self {
         let ends = CancellationToken::new();
         let is_refused = delivery.dead_letters.is_refused();
         let reopening = is_refused.then(|| tokio::spawn(reopen(delivery.clone(), ends.clone())));
         let (waiting, storing, made) = Default::default();
-        DeadLetterWriter { delivery, waiting, storing, reopening, ends, large_work, made }
+        DeadLetterWriter { delivery, exporter, waiting, storing, reopening, ends, large_work, made }
     }
 
     /// Lets go of what was made for letters.
@@ -76,7 +83,7 @@ impl DeadLetterWriter {
         self.made = None;
     }
 
-    fn letter(&mut self, unwritten: &Unwritten) -> DeadLetter {
+    fn letter(&mut self, unwritten: &Unwritten) -> (DeadLetter, Death) {
         let Unwritten { leased, prepared, content, items, reason } = unwritten;
         let Entry { frame, origin, .. } = &*leased.entry;
         let mut content = content.clone();
@@ -91,23 +98,34 @@ impl DeadLetterWriter {
             self.made = made.or(self.made.take());
             content.payload()
         });
+        let death = |payload: &Payload| {
+            let names = self.exporter.item_names();
+            Death::new(names, leased.clone(), payload, u64::from(*items))
+        };
         match payload {
-            Ok(payload) => dead_letter(&leased.entry, prepared, payload, *items, reason.clone()),
+            Ok(payload) => {
+                let death = death(&payload);
+                let reason = reason.clone();
+                (dead_letter(&leased.entry, prepared, payload, *items, reason), death)
+            }
             Err(error) => {
                 // Rather all of the frame than nothing.
                 let (payload, reason) = (frame.payload.clone(), format!("{reason}; {error}"));
-                dead_letter(&leased.entry, &origin.prepared, payload, frame.items, reason)
+                let death = death(&payload);
+                let prepared = &origin.prepared;
+                (dead_letter(&leased.entry, prepared, payload, frame.items, reason), death)
             }
         }
     }
 
     /// Stores the letter of a part. Returns the part if it is resolved now, as it is in memory.
     pub(super) fn store(&mut self, unwritten: Unwritten) -> Option<Arc<Leased>> {
-        let letter = self.letter(&unwritten);
+        let (letter, death) = self.letter(&unwritten);
         messages::log_dead(&self.delivery, &letter);
         if !self.delivery.dead_letters.is_on_disk() {
             // Memory refuses nothing.
             let _ = self.delivery.dead_letters.store(&[letter]);
+            death.count(&self.delivery.account);
             return Some(unwritten.leased);
         }
         self.waiting.push_back(unwritten);
@@ -148,18 +166,22 @@ impl DeadLetterWriter {
         if self.storing.is_some() || self.waiting.is_empty() {
             return;
         }
-        let (mut letters, mut parts, mut bytes) = (Vec::new(), Vec::new(), 0);
+        let (mut letters, mut deaths, mut bytes) = (Vec::new(), Vec::new(), 0);
         while bytes < WRITE_BYTES
             && let Some(unwritten) = self.waiting.pop_front()
         {
-            let letter = self.letter(&unwritten);
+            let (letter, death) = self.letter(&unwritten);
             bytes += letter.payload.len() + letter.metadata.len();
             letters.push(letter);
-            parts.push(unwritten.leased);
+            deaths.push(death);
         }
         let (delivery, ends) = (self.delivery.clone(), self.ends.clone());
         self.storing = Some(tokio::spawn(async move {
-            if store(delivery, ends, letters.into()).await { parts } else { Vec::new() }
+            if !store(delivery.clone(), ends, letters.into()).await {
+                return Vec::new();
+            }
+            deaths.iter().for_each(|death| death.count(&delivery.account));
+            deaths.into_iter().map(Death::leased).collect()
         }));
     }
 }

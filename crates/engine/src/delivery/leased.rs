@@ -5,6 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use sluice_log::Offset;
 
+use super::account::{Account, Settled};
 use crate::entry::Entry;
 
 /// The fate of a part of a frame, the best first. A frame has the worst fate of its parts.
@@ -24,12 +25,14 @@ pub(crate) struct Leased {
     pub entry: Arc<Entry>,
     /// The number of unresolved parts, and the worst fate of the resolved ones.
     parts: Mutex<(usize, Fate)>,
+    pub settled: Settled,
 }
 
 impl Leased {
     /// A frame of one part, which stands for all units that are still to be made of it.
-    pub(crate) fn new(offset: Offset, entry: Arc<Entry>) -> Arc<Self> {
-        Arc::new(Leased { offset, entry, parts: Mutex::new((1, Fate::Taken)) })
+    pub(super) fn new(account: Arc<Account>, offset: Offset, entry: Arc<Entry>) -> Arc<Self> {
+        let settled = Settled::of(account);
+        Arc::new(Leased { offset, entry, parts: Mutex::new((1, Fate::Taken)), settled })
     }
 
     /// Takes note that a part is resolved. The fate of the frame if it was the last.

@@ -2,6 +2,9 @@
 //! another one only by using the CPU, or through senders that both share and that a policy makes
 //! wait. `flow::overload` decides what happens when it lags.
 
+mod account;
+#[cfg(test)]
+mod account_tests;
 #[cfg(test)]
 mod busy_tests;
 mod content;
@@ -37,6 +40,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+pub(crate) use account::{Account, Counted};
 use arc_swap::ArcSwap;
 pub(crate) use dead_letters::{DeadLetterTotals, DeadLetters, Listing, OnDisk};
 pub(crate) use filling::{Filling, Lag};
@@ -97,6 +101,7 @@ pub(crate) struct Delivery {
     pub log: Arc<Log<Entry>>,
     pub cursor: CursorId,
     pub stats: Stats,
+    pub account: Arc<Account>,
     pub health: BackendHealth,
     /// Memory that it takes beside the log.
     pub private: Arc<PrivateMemory>,
@@ -153,7 +158,9 @@ impl Delivery {
             wake: Arc::new(move || woken.notify_one()),
             ..Subscription::new(id.to_string())
         });
+        let account = Account::new(log.held(cursor).items, log.head());
         Delivery {
+            account: Arc::new(account),
             id,
             signal,
             is_best_effort,

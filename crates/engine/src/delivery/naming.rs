@@ -139,7 +139,11 @@ mod tests {
         let origin = Origin { log: Some(1), ..Origin::default() };
         let memory = Arc::new(SharedWorkMemory::new(0, Arc::default()));
         let entry = Entry::new(frame(9, b"payload"), Arc::new(origin), None, memory);
-        Leased::new(offset, Arc::new(Entry { fetched: fetched.map(Box::new), ..entry }))
+        Leased::new(
+            Arc::default(),
+            offset,
+            Arc::new(Entry { fetched: fetched.map(Box::new), ..entry }),
+        )
     }
 
     fn whole(leased: &Leased) -> Name {

@@ -11,6 +11,7 @@ use sluice_flow::dispatch::{Batch, Unit};
 use sluice_flow::{Exporter, Frame, Metadata, PackError, Packed, Payload};
 use sluice_otlp::{Encoding, Malformed, PartRef, Parts, Signal, Sizes, SplitLimits, parts};
 
+use super::account::Account;
 use super::content::{Content, LetGo, Recipe};
 use super::feed::{Feed, Left};
 use super::leased::{Fate, Leased};
@@ -23,6 +24,8 @@ use crate::steps::{Chain, inflated};
 
 /// Units without a name are not sent with those that have one: a repeat could pass for known.
 const UNNAMED_GROUP: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Units of frames that were found at the start, where the ledger tells these apart.
+const FOUND_GROUP: u64 = 0xd1b5_4a32_d192_ed03;
 
 /// The content of a unit: its frame, and the bytes to send.
 #[derive(Clone)]
@@ -65,6 +68,7 @@ impl Unsendable {
 pub(crate) struct Preparer {
     pub names: Names,
     pub exporter: Arc<dyn Exporter>,
+    pub account: Arc<Account>,
     /// Memory that units take beside their frames.
     pub memory: Arc<PrivateMemory>,
     pub large_work: Arc<LargeWork>,
@@ -267,6 +271,9 @@ impl Preparer {
         let mut group = group(&self.metadata_keys, &lease.leased.entry.frame.metadata);
         if lease.name.is_none() && self.exporter.names_ranges() {
             group ^= UNNAMED_GROUP;
+        }
+        if self.account.is_found(lease.leased.offset) && self.exporter.item_names().is_some() {
+            group ^= FOUND_GROUP;
         }
         Unit { items, bytes, alone, group, lease }
     }

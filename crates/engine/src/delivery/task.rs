@@ -56,7 +56,11 @@ pub(crate) async fn run(
     mut stop: watch::Receiver<Stop>,
 ) {
     let mut task = Task {
-        dead_letters: DeadLetterWriter::new(delivery.clone(), preparer.large_work.clone()),
+        dead_letters: DeadLetterWriter::new(
+            delivery.clone(),
+            preparer.exporter.clone(),
+            preparer.large_work.clone(),
+        ),
         feed: None,
         has_read_all: false,
         has_read_enough: false,
@@ -195,7 +199,7 @@ impl Task {
                 self.has_read_all = matches!(next, Next::Empty);
                 self.has_read_enough = matches!(next, Next::Empty | Next::Full);
                 let Next::Entry(offset, entry) = next else { return false };
-                Feed::new(Leased::new(offset, entry))
+                Feed::new(Leased::new(self.delivery.account.clone(), offset, entry))
             }
         };
         let Some(_reserved) = self.reserve(&feed) else {
@@ -279,6 +283,7 @@ impl Task {
         let (was_packed, mut kept_bytes) = (packed.is_some(), 0);
         let is_taken = outcome.is_taken();
         if outcome.is_taken() {
+            self.note_written(&batch, packed.as_ref());
             let bytes = packed.map_or(0, |packed| packed.len_bytes as u64);
             self.delivery.stats.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
         } else if matches!(outcome, Outcome::RetryAfter { .. } | Outcome::Misconfigured { .. }) {
@@ -319,7 +324,7 @@ impl Task {
                         "the backend took a request but refused some of its items for good"
                     );
                 }
-                units.iter().for_each(|it| self.resolve_part(&it.lease.leased, Fate::Taken));
+                units.iter().for_each(|it| self.resolve_unit(it, Fate::Taken));
             }
             Verdict::Divide { unit, limits, cause, reason } => {
                 if cause == Cause::TooLarge
@@ -357,14 +362,27 @@ impl Task {
             let refusal = Err(messages::refusal(cause, reason.to_owned()));
             // The sender gets the refusal at once, whatever the fate of the other parts.
             unit.lease.leased.entry.resolve(self.delivery.cursor, refusal);
-            self.resolve_part(&unit.lease.leased, Fate::Returned);
+            self.resolve_unit(&unit, Fate::Returned);
         }
+    }
+
+    fn note_written(&self, batch: &Batch<Lease>, packed: Option<&Packed>) {
+        let (account, exporter) = (&self.delivery.account, &*self.preparer.exporter);
+        if let (Some(unit), Some(packed)) = (batch.units.first(), packed) {
+            account.note_written(exporter, unit.lease.leased.offset, packed);
+        }
+    }
+
+    fn resolve_unit(&self, unit: &Unit<Lease>, fate: Fate) {
+        unit.lease.leased.settled.add(u64::from(unit.items));
+        self.resolve_part(&unit.lease.leased, fate);
     }
 
     /// The last part of a frame resolves it, as taken only if all its parts were.
     fn resolve_part(&self, leased: &Leased, fate: Fate) {
         let (log, cursor) = (&self.delivery.log, self.delivery.cursor);
-        match leased.resolve_part(fate) {
+        let frame_fate = leased.resolve_part(fate);
+        match frame_fate {
             Some(Fate::Taken) if log.resolve(cursor, leased.offset) => {
                 leased.entry.resolve(cursor, Ok(()));
             }
@@ -377,6 +395,9 @@ impl Task {
             Some(Fate::Returned) => {
                 log.resolve_unwanted(cursor, leased.offset);
             }
+        }
+        if frame_fate.is_some() {
+            leased.settled.end();
         }
     }
 
@@ -411,8 +432,7 @@ impl Task {
             self.packed_waiting.give_back(batch.packed.as_ref().map_or(0, |it| it.copied_bytes));
             wanted_bytes = wanted_bytes.saturating_sub(batch.bytes as u64);
             delivery.count_dropped(batch.items);
-            let parts = batch.units.iter().map(|unit| &unit.lease.leased);
-            parts.for_each(|part| self.resolve_part(part, Fate::GivenUp));
+            batch.units.iter().for_each(|unit| self.resolve_unit(unit, Fate::GivenUp));
         }
         if asked_bytes > 0 {
             delivery.note_shed(wanted_bytes == 0);

@@ -69,7 +69,7 @@ pub(super) fn append_frame(log: &Log<Entry>, readers: &[CursorId], ack: Option<A
 }
 
 /// Answers every request alike, and refuses senders with metadata. What it packs is a copy.
-struct Backend(Outcome);
+pub(super) struct Backend(pub Outcome);
 
 impl Exporter for Backend {
     fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), PackError> {
@@ -147,6 +147,7 @@ pub(super) fn start_beside(
     let preparer = Preparer {
         names: Names::of(delivery.id.to_string()),
         exporter: Arc::new(backend),
+        account: delivery.account.clone(),
         memory: delivery.private.clone(),
         large_work,
         metadata_keys: Vec::new(),

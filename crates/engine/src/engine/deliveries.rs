@@ -132,6 +132,7 @@ impl Engine {
                 let receivers = self.intakes.iter().map(|(id, it)| (id.clone(), it.receiver()));
                 let preparer = Preparer {
                     names: Names::of(planned.id.to_string()),
+                    account: running.delivery.account.clone(),
                     memory: running.delivery.private.clone(),
                     large_work: self.large_work.clone(),
                     metadata_keys: metadata_keys(planned, exporter.as_ref()).into_iter().collect(),

@@ -361,6 +361,7 @@ impl Engine {
             receivers: receivers.map(|it| (it.id.clone(), it.handle.counters())).collect(),
             steps: plan.steps.iter().map(|(key, step)| (key.clone(), step.clone())).collect(),
             metrics: plan.metrics.clone(),
+            fed: self.fed(plan),
         }));
     }
 }

@@ -11,6 +11,7 @@ use crate::ack::Awaited;
 use crate::delivery::Delivery;
 use crate::entry::Origin;
 use crate::intake::{Route, RouteDisk};
+use crate::ledger::{Fed, Way};
 use crate::plan::{Path, Plan};
 use crate::steps;
 
@@ -27,6 +28,28 @@ impl Engine {
         }
         let routes: Vec<_> = self.intakes.values().flat_map(|intake| intake.deliveries()).collect();
         self.backlog.set_routes(&routes, gone);
+    }
+
+    /// All that leads to each delivery, for the ledger, which learns of changes here.
+    pub(super) fn fed(&self, plan: &Plan) -> Vec<Fed> {
+        let is_start = self.plan.is_none();
+        let mut all = Vec::new();
+        for running in self.deliveries.values() {
+            let delivery = running.delivery.clone();
+            let paths = plan.paths.iter().filter(|path| path.delivery == delivery.id);
+            let ways = paths.filter_map(|path| {
+                let receiver = self.receivers.iter().find(|it| it.id == path.receiver)?;
+                let counters = receiver.handle.counters();
+                let (receiver, steps) = (path.receiver.clone(), plan.steps_of(path));
+                Some(Way { receiver, counters, steps })
+            });
+            let exporter = &self.exporters[&delivery.id.exporter].exporter;
+            let has_names = exporter.item_names().is_some();
+            let fed = Fed { ways: ways.collect(), delivery, has_names };
+            fed.delivery.account.note_fed_by(fed.digest(), is_start);
+            all.push(fed);
+        }
+        all
     }
 
     pub(super) fn route(

@@ -18,8 +18,8 @@ use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use sluice_config::{ComponentKind, Kind, shown_url};
-use sluice_flow::{Exporter, Outcome, PackError, Packed};
-use sluice_influx::{Form, WriteError, write_as};
+use sluice_flow::{Exporter, ItemNames, Outcome, PackError, Packed};
+use sluice_influx::{Form, WriteError, Written, write_counted};
 use sluice_net::client::{Origin, Secrets};
 use sluice_net::compress::{compress, joined};
 use sluice_otlp::{Encoding, Signal};
@@ -32,7 +32,7 @@ use crate::exporter::{
 use crate::network::{Answered, NetworkExporter, Protocol};
 use apart::Apart;
 use config::InfluxConfig;
-use note::Note;
+use note::{Measurements, Note, note_measurement};
 
 /// InfluxDB is fastest with 5,000 to 10,000 lines a request.
 const FULL_LINES: usize = 5_000;
@@ -117,7 +117,12 @@ impl Protocol for Influx {
     fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), PackError> {
         let request = joined(&chunks);
         let mut lines = Vec::with_capacity(request.len().min(self.form.limit_bytes));
-        let written = write_as(&self.form, &request, &mut lines).map_err(|error| match error {
+        let mut measurements = Vec::new();
+        let note = &mut |name: &[u8], part: Written| {
+            note_measurement(name, &part, &mut measurements);
+        };
+        let written = write_counted(&self.form, &request, &mut lines, note);
+        let written = written.map_err(|error| match error {
             WriteError::Malformed(error) => PackError::Failed(error.to_string()),
             WriteError::TooLong { limit_bytes } => {
                 let reason = format!("more than {limit_bytes} bytes of lines (payload_max_bytes)");
@@ -125,7 +130,7 @@ impl Protocol for Influx {
             }
         })?;
         drop((request, chunks));
-        let note = Note::of(&written).to_bytes();
+        let note = Note::of(&written).to_bytes(&measurements);
         if lines.is_empty() || self.encoding == Encoding::Identity {
             return Ok((vec![lines.into(), note], Encoding::Identity));
         }
@@ -141,6 +146,10 @@ impl Protocol for Influx {
         let written_bytes = lines_bytes.max(request_bytes).saturating_mul(WRITING_FACTOR);
         // The last line may go beyond the limit.
         request_bytes.saturating_add(line_bytes).saturating_add(written_bytes)
+    }
+
+    fn item_names(&self) -> Option<&dyn ItemNames> {
+        Some(&Measurements)
     }
 
     fn secrets<'a>(&'a self, _: Signal, headers: &'a HeaderMap) -> Secrets<'a> {

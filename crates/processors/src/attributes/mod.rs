@@ -124,6 +124,10 @@ impl Processor for Attributes {
         self.actions.reads_address()
     }
 
+    fn keeps_points(&self) -> bool {
+        true
+    }
+
     fn fingerprint(&self) -> u64 {
         let mut fingerprint = Fingerprint::new("attributes");
         self.actions.fingerprint(&mut fingerprint);

@@ -13,7 +13,8 @@ use bytes::Bytes;
 use super::cell::{CELL_BYTES, Cell, Group, Sample, State, heap_of_new};
 use super::options::Options;
 use super::parts::Parts;
-use super::write;
+use super::write::{self, Made};
+use crate::processor::Aggregated;
 
 /// Memory of a bucket without series.
 const BUCKET_BYTES: usize = 512;
@@ -75,6 +76,8 @@ pub(super) struct Aggregator {
     staged: Vec<Staged>,
     /// Of the oldest sealed bucket, by the writing in turn.
     taken: Vec<Cell>,
+    /// Points that the writing in turn makes of it.
+    made: Made,
     parts: Parts,
     /// Time of the newest point, at most that of the clock.
     newest: u64,
@@ -84,6 +87,7 @@ pub(super) struct Aggregator {
     /// Points pass as they come: what is here is written, and nothing may follow.
     pub is_ending: bool,
     pub counts: Counts,
+    pub aggregated: Arc<Aggregated>,
 }
 
 impl Aggregator {
@@ -98,6 +102,7 @@ impl Aggregator {
             sealed: VecDeque::new(),
             staged: Vec::new(),
             taken: Vec::new(),
+            made: Made::new(),
             parts,
             newest: 0,
             now,
@@ -105,6 +110,7 @@ impl Aggregator {
             cells: 0,
             is_ending: false,
             counts: Counts::default(),
+            aggregated: Arc::default(),
         }
     }
 
@@ -217,7 +223,7 @@ impl Aggregator {
             return None;
         }
         let (group, key) = (group.clone(), Arc::<[u8]>::from(key));
-        let cell = Cell { group, key: key.clone(), state: State::Empty, point_bytes };
+        let cell = Cell { group, key: key.clone(), state: State::Empty, point_bytes, points: 0 };
         self.bytes += cell.bytes() + bucket_bytes;
         self.cells += 1;
         let bucket = self.bucket(start);
@@ -253,6 +259,7 @@ impl Aggregator {
     /// Forgets what was staged since a mark, and puts back what was taken.
     pub(super) fn undo_to(&mut self, mark: usize) {
         self.staged.truncate(mark);
+        self.made.clear();
         if !self.taken.is_empty()
             && let Some(sealed) = self.sealed.front_mut()
         {
@@ -266,18 +273,33 @@ impl Aggregator {
         let most = self.options.quantile_values;
         let mut room = self.room();
         let watermark = self.watermark();
+        // Points of a metric follow each other.
+        let mut run: Option<(Arc<Group>, u64)> = None;
         for Staged { start, cell, time, sample } in std::mem::take(&mut self.staged) {
             let Some(bucket) = self.open.get_mut(&start) else { continue };
             let cell = &mut bucket.cells[cell as usize];
             let before = cell.bytes();
             cell.add(time, &sample, most, room);
+            match &mut run {
+                Some((group, points)) if Arc::ptr_eq(group, &cell.group) => *points += 1,
+                run => {
+                    let before = run.replace((cell.group.clone(), 1));
+                    before.iter().for_each(|run| self.aggregated.note_taken(run));
+                }
+            }
             let after = cell.bytes();
             self.bytes = (self.bytes + after).saturating_sub(before);
             room = (room + before).saturating_sub(after);
             self.counts.late += u64::from(bucket.is_late);
             self.newest = self.newest.max(time.min(self.now));
         }
+        run.iter().for_each(|run| self.aggregated.note_taken(run));
+        drop(run);
+        for (measurement, points) in std::mem::take(&mut self.made) {
+            self.aggregated.made.add(&measurement, points);
+        }
         for cell in std::mem::take(&mut self.taken) {
+            self.aggregated.replaced.add(&cell.group.measurement, cell.points);
             self.forget(&cell);
         }
         while self.sealed.front().is_some_and(|sealed| sealed.cells.is_empty()) {
@@ -364,7 +386,15 @@ impl Aggregator {
             }
             self.taken.extend(cells.pop());
         }
-        Some(write::request(*span, &self.taken))
+        let (bytes, points, made) = write::request(*span, &self.taken);
+        self.made = made;
+        Some((bytes, points))
+    }
+}
+
+impl Aggregated {
+    fn note_taken(&self, (group, points): &(Arc<Group>, u64)) {
+        self.taken.add(&group.measurement, *points);
     }
 }
 

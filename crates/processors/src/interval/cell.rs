@@ -33,6 +33,8 @@ pub(super) struct Group {
     pub resource: Box<[u8]>,
     pub scope: Box<[u8]>,
     pub name: Box<[u8]>,
+    /// That of the lines that the metric becomes, for the ledger.
+    pub measurement: Box<[u8]>,
     /// Fields of the metric but for its name, unit, metadata and points.
     pub rest: Box<[u8]>,
     /// Whole fields.
@@ -49,7 +51,8 @@ impl Group {
         let parts = [&self.resource, &self.scope, &self.name, &self.rest, &self.unit];
         let parts = parts.into_iter().chain([&self.metadata, &self.data_rest]);
         // Once more as the key of the table.
-        GROUP_BYTES + 2 * parts.map(|part| part.len()).sum::<usize>()
+        let parts = parts.map(|part| part.len()).sum::<usize>();
+        GROUP_BYTES + self.measurement.len() + 2 * parts
     }
 }
 
@@ -70,6 +73,8 @@ pub(super) struct Cell {
     pub state: State,
     /// Memory that its longest point takes.
     pub point_bytes: usize,
+    /// Points that it was made of.
+    pub points: u64,
 }
 
 #[derive(Debug)]
@@ -96,6 +101,7 @@ impl Cell {
 
     /// `most` and `room_bytes` as for [`Quantiles::add`].
     pub(super) fn add(&mut self, time: u64, sample: &Sample, most: usize, room_bytes: usize) {
+        self.points += 1;
         match sample {
             // A copy: a slice would keep all of its request in memory.
             Sample::Whole(new) => match &mut self.state {

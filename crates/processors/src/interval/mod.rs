@@ -25,8 +25,8 @@ use sluice_otlp::Signal;
 use tokio::sync::Notify;
 
 use crate::processor::{
-    Built, Edited, Emission, Emitter, EmitterCounts, Processor, ProcessorConfig, Remembered,
-    RunningState, Usage,
+    Aggregated, Built, Edited, Emission, Emitter, EmitterCounts, Processor, ProcessorConfig,
+    Remembered, RunningState, Usage,
 };
 use crate::series::now_nanos;
 
@@ -61,13 +61,16 @@ struct Buckets {
     aggregator: Mutex<Aggregator>,
     /// Data has made something due.
     due: Notify,
+    aggregated: Arc<Aggregated>,
 }
 
 impl Interval {
     fn new(options: Arc<Options>) -> Self {
-        let aggregator = Mutex::new(Aggregator::new(options.clone(), now_nanos()));
+        let aggregator = Aggregator::new(options.clone(), now_nanos());
+        let aggregated = aggregator.aggregated.clone();
         let (turn, due) = (Mutex::default(), Notify::new());
-        Interval { options, buckets: Mutex::new(Arc::new(Buckets { turn, aggregator, due })) }
+        let buckets = Buckets { turn, aggregator: Mutex::new(aggregator), due, aggregated };
+        Interval { options, buckets: Mutex::new(Arc::new(buckets)) }
     }
 
     fn buckets(&self) -> Arc<Buckets> {
@@ -174,6 +177,10 @@ impl Emitter for Buckets {
             passed_points: counts.passed + counts.refused,
             estimated: counts.estimated,
         }
+    }
+
+    fn aggregated(&self) -> Arc<Aggregated> {
+        self.aggregated.clone()
     }
 }
 

@@ -186,6 +186,42 @@ fn brief(out: &[Out]) -> Vec<(&str, &str, u64, f64)> {
 
 const TEN: &str = "{interval: 10s, allowed_lateness: 2s}";
 
+/// Scenario: points of two metrics are taken, refused, and written in two turns, of which the first
+/// is taken back. Guarantee: the ledger has each point once, by measurement: those taken, those
+/// made of them, and in between those in buckets.
+#[test]
+fn points_are_counted_by_measurement() {
+    let rules = "rules: [{metrics: [latency], match_type: strict, statistics: [count, max]}]";
+    let mut pipe = Pipe::new(&format!("{{interval: 10s, allowed_lateness: 2s, {rules}}}"));
+    let points = |series: &str, number: u64| -> Vec<_> {
+        (0..number).map(|at| point(series, BASE + at, Number::AsInt(1))).collect()
+    };
+    let metrics = || {
+        let two = [points("a", 3), points("b", 2)].concat();
+        vec![sum("requests", DELTA, two), gauge("latency", points("a", 4))]
+    };
+    pipe.pass(&request(metrics()), false);
+    pipe.put(metrics());
+    pipe.put(vec![sum("requests", DELTA, points("a", 1))]);
+    let aggregated = pipe.aggregator.aggregated.clone();
+    let figures = || {
+        let Aggregated { taken, replaced, made } = &*aggregated;
+        [taken, replaced, made].map(|it| it.read())
+    };
+    let [taken, replaced, made] = figures();
+    assert_eq!((taken.of("requests"), taken.of("latency"), taken.total()), (6, 4, 10));
+    assert_eq!((replaced.total(), made.total()), (0, 0));
+    pipe.aggregator.seal(BASE + 12 * SECOND);
+    pipe.aggregator.take(LIMIT_BYTES).expect("is due");
+    pipe.aggregator.undo_to(0);
+    assert_eq!(figures()[2].total(), 0, "it was taken back");
+    pipe.at(12);
+    let [taken, replaced, made] = figures();
+    assert_eq!((taken.total(), &replaced), (10, &taken));
+    let names: Vec<_> = made.all().collect();
+    assert_eq!(names, [("latency_count", 1), ("latency_max", 1), ("requests", 2)]);
+}
+
 /// Scenario: a Collector's configuration, with metrics of each kind. Guarantee: deltas are added
 /// up, gauges, cumulative metrics and summaries keep their last point as it was, and what cannot
 /// be aggregated passes at once.

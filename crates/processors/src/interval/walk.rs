@@ -170,6 +170,7 @@ impl<'r> Walk<'r, '_> {
             resource: resource.as_slice().into(),
             scope: scope.as_slice().into(),
             name: metric.name.into(),
+            measurement: measurement_of(metric.name, &metric.metadata),
             rest: metric.rest.as_slice().into(),
             unit: metric.unit.as_slice().into(),
             metadata: metric.metadata.as_slice().into(),
@@ -230,6 +231,14 @@ impl<'r> Walk<'r, '_> {
         let keeps = matches!(&group.fate, Fate::Numbers(statistics) if statistics.keeps_points);
         Ok(is_taken && !keeps)
     }
+}
+
+/// The measurement of a metric with this name and encoded metadata.
+pub(super) fn measurement_of(name: &[u8], metadata: &[u8]) -> Box<[u8]> {
+    let mut metric = Vec::new();
+    write_len_field(&mut metric, 1, name);
+    metric.extend_from_slice(metadata);
+    sluice_influx::measurement(&metric).unwrap_or(name).into()
 }
 
 fn fixed64(content: &[u8], field: &Field) -> u64 {

@@ -30,28 +30,32 @@ pub(super) fn estimate(cell: &Cell) -> usize {
 /// Cells of a scope by metric.
 type Metrics<'a> = BTreeMap<u64, Vec<&'a Cell>>;
 
-/// A request with these series, and the number of its points.
-pub(super) fn request(span: Span, cells: &[Cell]) -> (Bytes, u32) {
+/// Points by measurement, which may come several times.
+pub(super) type Made = Vec<(Box<[u8]>, u64)>;
+
+/// A request with these series, the number of its points, and these by measurement.
+pub(super) fn request(span: Span, cells: &[Cell]) -> (Bytes, u32, Made) {
     let mut resources: BTreeMap<&[u8], BTreeMap<&[u8], Metrics<'_>>> = BTreeMap::new();
     for cell in cells {
         let Group { resource, scope, number, .. } = &*cell.group;
         let scopes = resources.entry(resource).or_default();
         scopes.entry(scope).or_default().entry(*number).or_default().push(cell);
     }
-    let (mut out, mut items) = (Vec::new(), 0);
+    let (mut out, mut items, mut made) = (Vec::new(), 0, Made::new());
     for (resource, scopes) in resources {
         let mut content = resource.to_vec();
         for (scope, groups) in scopes {
             let mut metrics = scope.to_vec();
             for cells in groups.values() {
-                let mut writer = Writer { span, cells, out: &mut metrics, items: &mut items };
+                let (out, items, made) = (&mut metrics, &mut items, &mut made);
+                let mut writer = Writer { span, cells, out, items, made };
                 writer.group(&cells[0].group);
             }
             write_len_field(&mut content, 2, &metrics);
         }
         write_len_field(&mut out, 1, &content);
     }
-    (out.into(), items)
+    (out.into(), items, made)
 }
 
 /// The metrics that are made of one.
@@ -60,6 +64,7 @@ struct Writer<'w> {
     cells: &'w [&'w Cell],
     out: &'w mut Vec<u8>,
     items: &'w mut u32,
+    made: &'w mut Made,
 }
 
 impl Writer<'_> {
@@ -81,6 +86,7 @@ impl Writer<'_> {
 
     fn last_points(&mut self, group: &Group) {
         let mut data = group.data_rest.to_vec();
+        let before = *self.items;
         for cell in self.cells {
             if let State::Last { point, .. } = &cell.state {
                 write_len_field(&mut data, 1, point);
@@ -94,6 +100,7 @@ impl Writer<'_> {
         }
         write_len_field(&mut metric, group.data, &data);
         write_len_field(self.out, 2, &metric);
+        self.made.push((group.measurement.clone(), u64::from(*self.items - before)));
     }
 
     fn quantiles(&mut self, group: &Group, statistics: &Statistics, is_exact: bool) {
@@ -125,7 +132,7 @@ impl Writer<'_> {
         metric: &Derived<'_>,
         mut number: impl FnMut(&Numbers) -> Option<Number>,
     ) {
-        let (mut data, mut point, mut has_points) = (Vec::new(), Vec::new(), false);
+        let (mut data, mut point, before) = (Vec::new(), Vec::new(), *self.items);
         for cell in self.cells {
             let State::Numbers(numbers) = &cell.state else { continue };
             let Some(value) = number(numbers) else { continue };
@@ -145,9 +152,9 @@ impl Writer<'_> {
             }
             write_len_field(&mut data, 1, &point);
             *self.items += 1;
-            has_points = true;
         }
-        if has_points {
+        let points = u64::from(*self.items - before);
+        if points > 0 {
             let (number, rest): (u32, &[u8]) = match metric.data {
                 Data::Gauge => (GAUGE, &[]),
                 // Deltas, of which some never fall.
@@ -158,6 +165,8 @@ impl Writer<'_> {
             };
             data.extend_from_slice(rest);
             let mut content = metric.header();
+            let name = sluice_influx::measurement(&content).unwrap_or_default();
+            self.made.push((name.into(), points));
             write_len_field(&mut content, number, &data);
             write_len_field(self.out, 2, &content);
         }

@@ -64,6 +64,10 @@ impl Processor for K8sAttributes {
         self.0.options.reads_address()
     }
 
+    fn keeps_points(&self) -> bool {
+        true
+    }
+
     fn fingerprint(&self) -> u64 {
         let mut fingerprint = Fingerprint::new("k8s_attributes");
         self.0.options.fingerprint(&mut fingerprint);

@@ -44,6 +44,10 @@ impl Processor for Resource {
         self.actions.reads_address()
     }
 
+    fn keeps_points(&self) -> bool {
+        true
+    }
+
     fn fingerprint(&self) -> u64 {
         let mut fingerprint = Fingerprint::new("resource");
         self.actions.fingerprint(&mut fingerprint);

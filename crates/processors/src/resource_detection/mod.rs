@@ -70,6 +70,10 @@ impl Processor for ResourceDetection {
     }
 
     /// With the environment as far as it is known before the start: it decides on attributes too.
+    fn keeps_points(&self) -> bool {
+        true
+    }
+
     fn fingerprint(&self) -> u64 {
         let mut fingerprint = Fingerprint::new("resource_detection");
         fingerprint.add(format!("{:?}", self.0.options));

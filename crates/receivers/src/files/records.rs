@@ -31,6 +31,9 @@ pub(crate) trait Records: Send {
     /// Ends the request.
     fn finish(&mut self) -> Bytes;
 
+    /// The engine has taken this request, which may be a part of one that was finished.
+    fn note_taken(&self, _request: &Bytes) {}
+
     /// Operators that change records, if there are some.
     fn operators(&mut self) -> Option<&mut Operators> {
         None

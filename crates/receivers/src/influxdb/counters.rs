@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use sluice_flow::Tally;
 use sluice_net::server::ServerCounters;
 use sluice_otlp::Signal;
 use sluice_telemetry::exposition::{Exposition, Series};
@@ -11,6 +12,7 @@ use sluice_telemetry::row;
 use sluice_telemetry::table::{Number, Table};
 
 use super::refused::{REMEDIES, Refused};
+use crate::ledger::{WITH_POINTS, by_measurement};
 use crate::receiver::ReceiverCounters;
 use crate::refused::{Refusals, remedy};
 use crate::untold::Untold;
@@ -24,6 +26,8 @@ pub(super) struct Counters {
     pub accepted_items: AtomicU64,
     /// Bytes of bodies as sent, compressed or not, also of those that were refused later.
     pub accepted_bytes: AtomicU64,
+    /// Points that the log has taken, by measurement.
+    received: Tally,
     pub lines: AtomicU64,
     pub faults: AtomicU64,
     pub waits: AtomicU64,
@@ -38,7 +42,15 @@ pub(super) fn add(counter: &AtomicU64, number: u64) {
     counter.fetch_add(number, Ordering::Relaxed);
 }
 
+/// A measurement, and a number of its points.
+pub(super) type Counted = (Arc<[u8]>, u64);
+
 impl Counters {
+    /// Counts a request that the log has taken.
+    pub(super) fn note_received(&self, counted: &[Counted]) {
+        counted.iter().for_each(|(measurement, points)| self.received.add(measurement, *points));
+    }
+
     /// Counts a refusal, and logs such refusals now and then.
     pub(super) fn refuse(&self, receiver: &str, peer: Option<&str>, refused: &Refused) {
         let Refused { reason, message, .. } = refused;
@@ -91,6 +103,10 @@ impl ReceiverCounters for Counters {
     fn write(&self, receiver: &str, exposition: &mut Exposition<'_>) {
         exposition.write(&METRICS, &[receiver], self);
     }
+
+    fn received(&self) -> Option<&Tally> {
+        Some(&self.received)
+    }
 }
 
 fn items(series: &mut Series<'_, '_>, counter: &AtomicU64) {
@@ -129,6 +145,11 @@ pub(super) const METRICS: Table<Counters> = Table {
             "Bytes of accepted requests, before decompression."),
         row!(Counter "sluice_receiver_refused_requests" by ["transport", "signal", "reason"],
             refused, "All refused requests, whether or not they were read."),
+        row!(Counter "sluice_ledger_received_points" by ["measurement"],
+            |it: &Counters, series| by_measurement(series, &it.received),
+            "Points that the log, or a processor before it, has taken, by measurement. Beyond 256 \
+             measurements, the points of all others count as `#others`.")
+        .only(WITH_POINTS),
         row!(Counter "sluice_influxdb_lines",
             |it: &Counters| it.lines.value(), "Lines that became points."),
         row!(Counter "sluice_influxdb_line_faults",

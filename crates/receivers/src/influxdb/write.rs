@@ -34,7 +34,7 @@ use tokio_util::sync::CancellationToken;
 use super::body::Body;
 use super::chunk::{CHUNK_BYTES, Chunk, WHOLE_BYTES};
 use super::config::InfluxConfig;
-use super::counters::{Counters, add};
+use super::counters::{Counted, Counters, add};
 use super::refused::{Reason, Refused};
 use super::request::Target;
 use crate::large_work::LargeWork;
@@ -413,6 +413,7 @@ impl Writing<'_> {
     async fn submit_chunk(&mut self) -> Result<(), Refused> {
         let Some(mut permit) = self.permit.take() else { return Ok(()) };
         let points = self.chunk.builder.points();
+        let counted = self.chunk.builder.counts();
         let payload = Bytes::from(self.chunk.builder.take(&self.resource));
         self.chunk.begin();
         let cut = self.reader.held_bytes().saturating_sub(BASE_CUT_BYTES);
@@ -421,7 +422,7 @@ impl Writing<'_> {
             return Ok(());
         }
         permit.shrink_to(payload.len());
-        match self.submit(&payload, points, permit).await {
+        match self.submit(&payload, (points, &counted), permit).await {
             Ok(()) => {
                 add(&self.writer.counters.accepted_items, u64::from(points));
                 Ok(())
@@ -440,7 +441,7 @@ impl Writing<'_> {
     async fn submit(
         &mut self,
         payload: &Bytes,
-        points: u32,
+        (points, counted): (u32, &[Counted]),
         mut permit: Permit,
     ) -> Result<(), Refused> {
         loop {
@@ -459,7 +460,11 @@ impl Writing<'_> {
                     let submitted = Arc::clone(&route).submit(request, permit);
                     drop(turn);
                     match submitted {
-                        Ok(receipt) => receipt.accepted().await,
+                        Ok(receipt) => {
+                            // Whatever its answer will be: it is in the log.
+                            self.writer.counters.note_received(counted);
+                            receipt.accepted().await
+                        }
                         Err(refusal) => Err(refusal),
                     }
                 }

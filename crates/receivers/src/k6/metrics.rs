@@ -4,23 +4,35 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use bytes::Bytes;
+use sluice_flow::Tally;
 use sluice_otlp::Signal;
 use sluice_telemetry::exposition::Exposition;
 use sluice_telemetry::row;
 use sluice_telemetry::table::{Number, Table};
 
 use crate::files::Counters;
+use crate::ledger::{WITH_POINTS, by_measurement};
 use crate::receiver::ReceiverCounters;
 use crate::untold::Untold;
 
 #[derive(Default)]
 pub(super) struct K6Counters {
     pub(super) files: Arc<Counters>,
+    /// Points that the log has taken, by measurement.
+    received: Tally,
     faults: AtomicU64,
     untold: Untold,
 }
 
 impl K6Counters {
+    /// Counts a request that the log has taken.
+    pub(super) fn note_received(&self, request: &Bytes) {
+        // It is of our own making, and valid.
+        let _ =
+            sluice_influx::count_points(request, |name, points| self.received.add(name, points));
+    }
+
     /// Counts a line that is left out, and logs such lines now and then.
     pub(super) fn count_fault(&self, path: &str, offset: u64, reason: &str) {
         self.faults.fetch_add(1, Ordering::Relaxed);
@@ -41,6 +53,10 @@ impl ReceiverCounters for K6Counters {
     fn write(&self, receiver: &str, exposition: &mut Exposition<'_>) {
         exposition.write(&METRICS, &[receiver], self);
     }
+
+    fn received(&self) -> Option<&Tally> {
+        Some(&self.received)
+    }
 }
 
 pub(super) const METRICS: Table<K6Counters> = Table {
@@ -55,6 +71,11 @@ pub(super) const METRICS: Table<K6Counters> = Table {
         row!(Counter "sluice_k6_read" in "bytes",
             |it: &K6Counters| it.files.read_bytes.value(),
             "Bytes of accepted lines, inflated, with their ends."),
+        row!(Counter "sluice_ledger_received_points" by ["measurement"],
+            |it: &K6Counters, series| by_measurement(series, &it.received),
+            "Points that the log, or a processor before it, has taken, by measurement. Beyond 256 \
+             measurements, the points of all others count as `#others`.")
+        .only(WITH_POINTS),
         row!(Counter "sluice_k6_faults",
             |it: &K6Counters| it.faults.value(),
             "Lines that are no samples. They are left out."),

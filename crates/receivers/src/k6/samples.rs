@@ -297,6 +297,10 @@ impl Records for Samples {
         None
     }
 
+    fn note_taken(&self, request: &Bytes) {
+        self.counters.note_received(request);
+    }
+
     fn finish(&mut self) -> Bytes {
         self.builder.take(&[]).into()
     }

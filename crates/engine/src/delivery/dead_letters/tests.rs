@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sluice_flow::Frame;
+use sluice_flow::{Frame, Outcome};
 use sluice_log::READ_PATIENCE;
 use sluice_log::disk::{Access, DirectoryEntry, DiskFile, RealDisk};
 use sluice_log::format::{SegmentHeader, VERSION, Version};
@@ -13,6 +13,7 @@ use tracing::{Event, Metadata, Subscriber};
 
 use super::*;
 use crate::delivery::dead_letter_writer::DeadLetterWriter;
+use crate::delivery::tests::Backend;
 use crate::delivery::{Delivery, DeliveryId, SharedMemory};
 use crate::entry::Origin;
 use crate::receiving::ReceivingBudget;
@@ -324,7 +325,10 @@ async fn letters_that_are_refused_at_a_start_are_counted_later() {
         assert_eq!((letters.is_refused(), letters.totals()), (true, DeadLetterTotals::default()));
         assert!(!letters.listing(10).problems.is_empty());
         let delivery = delivery_with(letters);
-        let _writer = DeadLetterWriter::new(delivery.clone(), Arc::default());
+        let _writer = {
+            let exporter = Arc::new(Backend(Outcome::Delivered));
+            DeadLetterWriter::new(delivery.clone(), exporter, Arc::default())
+        };
         delivery.dead_letters.open_found();
         assert!(delivery.dead_letters.is_refused(), "the disk refuses still");
         refuses.store(false, Ordering::Relaxed);

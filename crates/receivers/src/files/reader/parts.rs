@@ -141,10 +141,11 @@ impl Reader {
         positions: &[Position],
         permit: Result<Permit, Refusal>,
     ) -> Result<Submitted, Refusal> {
-        let items = request.items;
+        let (items, bytes) = (request.items, request.payload.bytes.clone());
         let refusal = match submit(Arc::clone(route), request, permit) {
             Ok(receipt) => {
                 Counters::add(&self.counters.accepted_records, u64::from(items));
+                self.records.note_taken(&bytes);
                 return Ok(Submitted::Accepted(receipt));
             }
             Err(refusal) if final_reason(&refusal).is_none() => return Err(refusal),

@@ -1,0 +1,143 @@
+//! Sluice's ledger, as `GET /ledger` tells it.
+
+use anyhow::{Context, Result, bail};
+use http::StatusCode;
+use serde_json::Value;
+
+use super::server::Server;
+
+/// Points of a measurement in one delivery. `None` for a figure that is not there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Row {
+    pub received: i64,
+    pub aggregated_in: i64,
+    pub aggregated_out: i64,
+    pub open: i64,
+    pub written: i64,
+    pub left_out: i64,
+    pub dead: i64,
+    pub waiting: i64,
+}
+
+/// A delivery.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sheet {
+    /// `metrics → influxdb`.
+    pub name: String,
+    pub balanced: Option<bool>,
+    pub reason: Option<String>,
+    pub missing: Option<i64>,
+    /// By measurement. None if its exporter does not count so.
+    rows: Option<Vec<(String, Row)>>,
+    /// The points of all measurements.
+    pub points: Vec<(String, i64)>,
+    /// Points of before the start that have not been delivered.
+    pub found_left: i64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ledger {
+    /// Deliveries that count by measurement.
+    pub sheets: Vec<Sheet>,
+}
+
+impl Ledger {
+    /// `url`: of the endpoint of metrics, with or without the path.
+    pub(super) async fn fetch(url: &str) -> Result<Ledger> {
+        let base = url.trim_end_matches('/').trim_end_matches("/ledger");
+        let answer = Server::new("--ledger", base)?.get("/ledger").await?;
+        match answer.status {
+            StatusCode::OK => {}
+            StatusCode::NOT_FOUND => {
+                bail!("--ledger: {base} has no ledger: is it the endpoint of Sluice's metrics?")
+            }
+            status => bail!("--ledger: {base} answers {status}"),
+        }
+        let page = serde_json::from_slice(&answer.body);
+        let page: Value = page.with_context(|| format!("--ledger: {base} answers no JSON"))?;
+        Ledger::read(&page).with_context(|| format!("--ledger: {base}"))
+    }
+
+    fn read(page: &Value) -> Result<Ledger> {
+        let deliveries = page["deliveries"].as_array().context("the answer is no ledger")?;
+        let sheets = deliveries.iter().map(Sheet::read).filter(|sheet| sheet.rows.is_some());
+        let sheets: Vec<Sheet> = sheets.collect();
+        if sheets.is_empty() {
+            bail!("no delivery counts by measurement: those to an `influxdb` exporter do");
+        }
+        Ok(Ledger { sheets })
+    }
+}
+
+impl Sheet {
+    fn read(delivery: &Value) -> Sheet {
+        let text = |key: &str| delivery[key].as_str().unwrap_or_default();
+        let rows = delivery["measurements"].as_array().map(|rows| {
+            let named =
+                |row: &Value| Some((row["measurement"].as_str()?.to_owned(), Row::read(row)));
+            rows.iter().filter_map(named).collect()
+        });
+        let points = delivery["points"].as_object().into_iter().flatten();
+        Sheet {
+            name: format!("{} → {}", text("pipeline"), text("exporter")),
+            balanced: delivery["balanced"].as_bool(),
+            reason: delivery["reason"].as_str().map(str::to_owned),
+            missing: delivery["missing"].as_i64(),
+            rows,
+            points: points
+                .map(|(name, count)| (name.clone(), count.as_i64().unwrap_or(0)))
+                .collect(),
+            found_left: delivery["found_left"].as_i64().unwrap_or(0),
+        }
+    }
+
+    pub(super) fn row(&self, measurement: &str) -> Option<&Row> {
+        let mut rows = self.rows.iter().flatten();
+        rows.find(|(name, _)| name == measurement).map(|(_, row)| row)
+    }
+
+    /// Some measurements have no row of their own.
+    pub(super) fn has_others(&self) -> bool {
+        self.row("#others").is_some()
+    }
+}
+
+impl Row {
+    fn read(row: &Value) -> Row {
+        let number = |key: &str| row[key].as_i64().unwrap_or(0);
+        Row {
+            received: number("received"),
+            aggregated_in: number("aggregated_in"),
+            aggregated_out: number("aggregated_out"),
+            open: number("open"),
+            written: number("written"),
+            left_out: number("left_out"),
+            dead: number("dead"),
+            waiting: number("waiting"),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) fn of_json(page: &Value) -> Ledger {
+    Ledger::read(page).expect("is a ledger")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_page_that_is_no_ledger_is_refused() {
+        for (page, words) in [
+            (json!({}), "no ledger"),
+            (json!({"deliveries": []}), "no delivery"),
+            (json!({"deliveries": [{"pipeline": "metrics", "measurements": null}]}), "no delivery"),
+        ] {
+            let error = Ledger::read(&page).expect_err("is none").to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+}
