@@ -173,7 +173,7 @@ fn what_cannot_be_had_is_refused() {
         (&["-t", "k6", "-m"], "there is one way"),
         (&["-t", "k6", "-b"], "the database is InfluxDB itself"),
         (&["-t", "k6", "--find-limit"], "give rates with -r"),
-        (&["-t", "k6", "-s", "100"], "as long as k6 writes them"),
+        (&["-t", "k6", "-s", "100"], "-s sets the size of log bodies"),
         (&["-t", "k6", "--batch-size", "100"], "--batch-size is about OTLP requests"),
         (&["-t", "k6", "--k6", "/nonexistent/k6"], "--k6: no program at /nonexistent/k6"),
         (&["-t", "k6", "--influxdb", "/nonexistent"], "--influxdb: no program at"),

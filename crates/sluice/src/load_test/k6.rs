@@ -39,7 +39,6 @@ impl K6Arguments {
             (all.faults.is_given(), "-b or --fault", "the database is InfluxDB itself"),
             (all.limit.find_limit, "--find-limit", "give rates with -r, one call each"),
             (all.prometheus.plan().is_some(), "--prometheus", "figures are those of processes"),
-            (all.load.body_bytes.is_some(), "-s", "samples are as long as k6 writes them"),
         ];
         if let Some((_, option, why)) = options.into_iter().find(|(is_given, ..)| *is_given) {
             bail!("-t k6 cannot be had with {option}: {why}");
