@@ -211,12 +211,16 @@ mod tests {
     use super::*;
 
     /// The end of the log of k6 1.8.1 with `--verbose`.
-    const LOG: &str = r#"time="2026-11-29T14:28:09Z" level=debug msg="Wrote metrics to JSON" count=90 filename=k6.json output=json t="191.989µs"
-time="2026-11-29T14:28:09Z" level=debug msg=Writing... output=InfluxDBv1 samples=30
-time="2026-11-29T14:28:09Z" level=debug msg=Writing... output=InfluxDBv1 points=110
-time="2026-11-29T14:28:09Z" level=debug msg="Batch written!" output=InfluxDBv1 t=1.098232ms
-time="2026-11-29T14:28:10Z" level=error msg="Couldn't write stats" error="Request Entity Too Large\n" output=InfluxDBv1
-"#;
+    const LOG: &str = concat!(
+        "time=\"2026-11-29T14:28:09Z\" level=debug msg=\"Wrote metrics to JSON\" count=90 ",
+        "filename=k6.json output=json t=\"191.989µs\"\n",
+        "time=\"2026-11-29T14:28:09Z\" level=debug msg=Writing... output=InfluxDBv1 samples=30\n",
+        "time=\"2026-11-29T14:28:09Z\" level=debug msg=Writing... output=InfluxDBv1 points=110\n",
+        "time=\"2026-11-29T14:28:09Z\" level=debug msg=\"Batch written!\" output=InfluxDBv1 ",
+        "t=1.098232ms\n",
+        "time=\"2026-11-29T14:28:10Z\" level=error msg=\"Couldn't write stats\" ",
+        "error=\"Request Entity Too Large\\n\" output=InfluxDBv1\n",
+    );
 
     /// Guarantee: counters of the summary are told from other metrics, and each write of the log is
     /// counted once, with its time.
