@@ -124,7 +124,8 @@ async fn report(way: &str, counted: &Counted, influxdb: &InfluxDb, database: &st
 fn config(receiver: SocketAddr, server: SocketAddr, folder: &Path) -> String {
     format!(
         "receivers:\n  influxdb:\n    endpoint: '{receiver}'\n    sum_measurements: [{}]\n\
-         exporters:\n  influxdb:\n    endpoint: http://{server}\n    v1_compatibility: {{enabled: true, db: through}}\n\
+         exporters:\n  influxdb:\n    endpoint: http://{server}\n    \
+         v1_compatibility: {{enabled: true, db: through}}\n\
          buffer:\n  directory: {}\nservice:\n  pipelines:\n    metrics:\n      receivers: \
          [influxdb]\n      exporters: [influxdb]\n",
         COUNTERS.join(", "),
