@@ -35,18 +35,19 @@ test: build-tools components ## everything that asserts (TEST_ARGS=... is handed
 # The long runs are tests that cargo ignores by default and whose names contain `torture`.
 # They run the release binary: latencies are compared.
 torture: build components ## the long fault runs
+	tests/components/install telegraf
 	$(CARGO) build $(LOCKED) --workspace --all-targets
 	$(WITH_COMPONENTS) export SLUICE_TEST_BINARY="$$(realpath "$${CARGO_TARGET_DIR:-target}/release/sluice")"; \
 		$(CARGO) test $(LOCKED) --workspace --no-fail-fast -- --ignored --nocapture --test-threads=1 torture
 
 bench: build-tools ## rates, latencies and CPU an item as ratios, side by side (QUICK=1: the speed table in a few minutes; BENCH_ARGS=...)
-	tests/components/install otelcol nginx victoria-metrics etcd kube-apiserver
+	tests/components/install otelcol nginx victoria-metrics etcd kube-apiserver telegraf
 	$(CARGO) build --release $(LOCKED) -p sluice -p sluice-bench --bins
 	$(if $(BENCH_ARGS),,$(CARGO) run --release $(LOCKED) -p sluice-log --example log_speed)
 	$(WITH_COMPONENTS) $(CARGO) run --release $(LOCKED) -p sluice-bench -- $(if $(QUICK),--quick) $(BENCH_ARGS)
 
 limits: build ## docs/limits.md: every scenario of the limit test for every subject, in half an hour (goes on where it was interrupted)
-	tests/components/install otelcol rotel
+	tests/components/install otelcol rotel telegraf influxdb
 	source tests/components/env; SLUICE="$${CARGO_TARGET_DIR:-target}/release/sluice" hack/load-tests/limits.sh
 
 FUZZ_TARGETS ?= $(filter-out write_corpus,$(basename $(notdir $(wildcard fuzz/targets/*.rs))))

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Writes docs/limits.md: every scenario of the limit test, for every subject that is there, beside the published results of
-# the Kyma telemetry load test (published.tsv). About 30 minutes on a quiet machine with two cores or more.
+# the Kyma telemetry load test (published.tsv) and of the "k6 with Telegraf" experiment (published-k6.tsv). About 40 minutes on a
+# quiet machine with two cores or more.
 #
 #   hack/load-tests/limits.sh                   all of it; called again it goes on where it was interrupted
 #   hack/load-tests/limits.sh --again           from the beginning
@@ -22,7 +23,7 @@ while [ $# -gt 0 ]; do
     case $1 in
         --document) document=${2:?"--document needs a file"}; shift 2 ;;
         --again) again=true; shift ;;
-        *) sed -n '2,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2 ;;
+        *) sed -n '2,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2 ;;
     esac
 done
 if [ ! -x "$sluice" ]; then
@@ -35,6 +36,9 @@ mkdir -p "$results"
 subjects=(sluice otelcol rotel telegraf fluent-bit vector df_engine)
 targets=(traces metrics logs-otel metricagent logagent logs-fluentbit)
 scenarios=(single multi backpressure both)
+# Samples of k6 on their way to InfluxDB, HTTP requests/s of its script.
+k6_subjects=(direct telegraf telegraf-json telegraf-csv sluice sluice-interval sluice-json sluice-csv)
+k6_rates=(2000 5000 10000 20000)
 
 # --- records of what was not measured here ---------------------------------------------------------------------
 
@@ -62,6 +66,27 @@ records_of_rows() {
             if (source != "") printf ",\"measured_elsewhere\":%s", quote(source) > file
             if (cannot != "") printf ",\"cannot\":%s", quote(cannot) > file
             print "}]}" > file
+            close(file)
+        }'
+}
+
+# published-k6.tsv's columns on standard input, one record a line → records below $results/$1.
+k6_records_of_rows() {
+    awk -F '\t' -v folder="$results/$1" -v source="$2" '
+        function quote(text) { gsub(/\\/, "\\\\", text); gsub(/"/, "\\\"", text); return "\"" text "\"" }
+        function number(text, factor) { return text == "-" ? "null" : sprintf("%.3f", text * factor) }
+        /^#/ || NF < 9 { next }
+        {
+            path = folder "/" NR
+            system("mkdir -p " path)
+            file = path "/run.json"
+            printf "{\"format\":1,\"tool_version\":\"-\",\"machine\":{\"cores\":0},\"started_unix_ms\":%.0f,\"duration_s\":0,\"interrupted\":false,", 4102444800000 + NR > file
+            printf "\"scenario\":{\"target\":\"k6\",\"name\":%s,\"multi\":false,\"backpressure\":false,\"load_s\":0,\"pipelines\":1},", quote($1) > file
+            printf "\"subjects\":[{\"name\":%s,\"limits\":{},\"measured_elsewhere\":%s,\"turns\":[{", quote($2), quote(source) > file
+            printf "\"kpis\":{\"cpu_cores\":%s,\"memory_max_bytes\":%s},", number($5, 1), number($8, 1048576) > file
+            printf "\"k6\":{\"source\":\"k6\",\"database\":\"InfluxDB\",\"requests_per_s\":%s,", number($3, 1) > file
+            printf "\"source_cpu_cores\":%s,\"source_memory_max_bytes\":%s,", number($4, 1), number($7, 1048576) > file
+            printf "\"database_cpu_cores\":%s,\"database_memory_max_bytes\":%s}}]}]}\n", number($6, 1), number($9, 1048576) > file
             close(file)
         }'
 }
@@ -105,23 +130,40 @@ options_of_target() {
     esac
 }
 
-measure() {
-    local target=$1 able=() subject reason scenario
+# able_of TARGET SUBJECT...: sets `able` to the options of the subjects that are here. Others get rows with the reason.
+able_of() {
+    local target=$1 subject reason
+    shift
+    able=()
     rm -rf "$results/absent-$target"
-    for subject in "${subjects[@]}"; do
+    for subject in "$@"; do
         if reason=$("$sluice" load-test --dry-run -t "$target" --subject "$subject" 2>&1 >/dev/null); then
             able+=(--subject "$subject")
-        elif [[ $reason != *"cannot do"* ]]; then
+        elif [[ $reason != *"cannot be tested with"* ]]; then
             # It could, and is not here: its row has dashes.
             printf '%s\there\t%s\tfalse\tfalse\t-\t-\t-\t-\t-\n' "$target" "$subject" |
                 records_of_rows "absent-$target/$subject" "" "${reason##*"$subject: "}"
         fi
     done
+}
+
+measure() {
+    local target=$1 able scenario
+    able_of "$target" "${subjects[@]}"
     if [ ${#able[@]} = 0 ]; then return; fi
     for scenario in "${scenarios[@]}"; do
         # shellcheck disable=SC2046
         run "$target-$scenario" $((${#able[@]} * (2 * duration + 45))) -t "$target" -n here "${able[@]}" \
             $(options_of "$scenario") $(options_of_target "$target") --drain-within 10
+    done
+}
+
+# `direct` and Sluice are always here. Without an influxd a sink stands in for it, which warnings say.
+measure_k6() {
+    local able rate
+    able_of k6 "${k6_subjects[@]}"
+    for rate in "${k6_rates[@]}"; do
+        run "k6-$rate" $((${#able[@]} * (duration + 45))) -t k6 -n "$rate/s" "${able[@]}" -r "$rate" -d "$duration" --drain-within 20
     done
 }
 
@@ -134,10 +176,13 @@ find_limits() {
 
 began=$SECONDS
 for target in "${targets[@]}"; do measure "$target"; done
+measure_k6
 for target in traces metrics logs-otel; do find_limits "$target"; done
-rm -rf "$results/published"
+rm -rf "$results/published" "$results/published-k6"
 records_of_rows published "the Kyma telemetry load test, two nodes of 4 CPU, 20 minutes; memory and CPU are the mean of two pods" "" \
     <hack/load-tests/published.tsv
+k6_records_of_rows published-k6 'the "k6 with Telegraf" high-TPS experiment on Kubernetes, five minutes; CPU and memory are the highest' \
+    <hack/load-tests/published-k6.tsv
 
 # --- the document ----------------------------------------------------------------------------------------------
 
@@ -146,7 +191,8 @@ records_of_rows published "the Kyma telemetry load test, two nodes of 4 CPU, 20 
 # Limits
 
 Throughput and cost of Sluice and other engines, measured with [\`sluice load-test\`](load-test.md). The tables have the layout of the Kyma telemetry
-load test. Its published rows are included (marked \\*: another machine, longer runs, two pods). Each subject had half of the machine's cores;
+load test. Its published rows are included (marked \\*: another machine, longer runs, two pods), and those of the "k6 with Telegraf"
+experiment below [k6 to InfluxDB](#k6-to-influxdb). Each subject had half of the machine's cores;
 generator and backends had the other half. If generator and backends were the limit, a warning says so. Loads lasted $duration s, those of the
 metric agent twice as long.
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{anyhow, bail, ensure};
 use bytes::Bytes;
-use http::StatusCode;
+use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
@@ -90,9 +90,19 @@ pub(crate) fn parse_labels(mut rest: &str) -> Option<(Vec<(String, String)>, &st
 
 /// GET over HTTP/1.1 without TLS: the status and the body. The connection is closed afterwards.
 pub(crate) async fn http_get(url: &str, within: Duration) -> anyhow::Result<(StatusCode, Bytes)> {
+    http_request(Method::GET, url, within).await
+}
+
+/// The same for a request of this method, which has no body.
+pub(crate) async fn http_request(
+    method: Method,
+    url: &str,
+    within: Duration,
+) -> anyhow::Result<(StatusCode, Bytes)> {
     let exchange = async {
         let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
-        let (head, body) = client.get(url.parse()?).await?.into_parts();
+        let request = Request::builder().method(method).uri(url).body(Empty::new())?;
+        let (head, body) = client.request(request).await?.into_parts();
         let body = Limited::new(body, BODY_LIMIT_BYTES).collect().await;
         anyhow::Ok((head.status, body.map_err(|error| anyhow!(error))?.to_bytes()))
     };

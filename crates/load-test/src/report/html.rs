@@ -84,7 +84,8 @@ fn class_of(table: &Table, column: usize) -> &'static str {
 
 /// Whether the cell is a count of lost or doubled items above zero.
 fn is_loss(column: &str, cell: &str) -> bool {
-    matches!(column, "Lost" | "Doubled") && cell.parse().is_ok_and(|items: u64| items > 0)
+    matches!(column, "Lost" | "Doubled" | "Missing requests" | "Too many")
+        && cell.parse().is_ok_and(|items: u64| items > 0)
 }
 
 /// The run's circumstances, its queries to Prometheus, and the index of its plot, if any.

@@ -7,6 +7,7 @@ mod csv;
 mod fixtures;
 mod format;
 mod html;
+mod k6;
 mod limits;
 mod markdown;
 mod record;
@@ -19,6 +20,7 @@ pub use csv::to_csv;
 pub use format::{DASH, MEBIBYTE, Spread, number};
 pub(crate) use format::{count, megabytes, whole};
 pub use html::to_html;
+pub use k6::{K6Counter, K6Figures};
 pub use markdown::{to_markdown, to_text};
 pub use record::{
     BenchCost, FORMAT, FaultWindow, FoundLimit, Kpis, LimitTry, Machine, PipelineKpis,

@@ -11,6 +11,8 @@ use clap::builder::PossibleValue;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::k6::K6Figures;
+
 /// The only format that this version writes and reads. It passes over unknown fields.
 pub const FORMAT: u32 = 1;
 
@@ -70,6 +72,8 @@ pub enum Target {
     #[serde(rename = "logs-fluentbit")]
     #[value(name = "logs-fluentbit")]
     LogsFluentBit,
+    /// samples of k6, on their way to InfluxDB
+    K6,
 }
 
 /// The name that `-t` takes for it.
@@ -185,6 +189,9 @@ pub struct Turn {
     /// Source of rates, queue, memory, CPU and restarts, if not the subject itself and /proc.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prometheus: Option<PrometheusReading>,
+    /// What only samples of k6 have. The items of its other figures are HTTP requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub k6: Option<K6Figures>,
 }
 
 /// Queries to a Prometheus, and their results.

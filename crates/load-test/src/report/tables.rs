@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use sluice_otlp::Signal;
 
 use super::format::{DASH, KIBIBYTE, MEBIBYTE, Spread, count, megabytes, spread, whole};
+use super::k6;
 use super::limits::limits;
 use super::record::{Kpis, PipelineKpis, RunRecord, Scenario, SubjectRecord, Target};
 use super::table::Table;
@@ -17,7 +18,7 @@ impl Target {
     pub fn signal(self) -> Signal {
         match self {
             Target::Traces => Signal::Traces,
-            Target::Metrics | Target::MetricAgent => Signal::Metrics,
+            Target::Metrics | Target::MetricAgent | Target::K6 => Signal::Metrics,
             Target::LogsOtel | Target::LogAgent | Target::LogsFluentBit => Signal::Logs,
         }
     }
@@ -39,6 +40,7 @@ impl Target {
             Target::LogsOtel => "Logs (OTLP)",
             Target::LogAgent => "Log agent",
             Target::LogsFluentBit => "Logs (Fluent Bit)",
+            Target::K6 => "k6 to InfluxDB",
         }
     }
 
@@ -84,11 +86,18 @@ fn group(scenario: &Scenario) -> usize {
 }
 
 pub(super) fn group_title(record: &RunRecord) -> &'static str {
+    // It has one scenario, whose name is that of its table.
+    if record.scenario.target == Target::K6 {
+        return "samples on their way";
+    }
     GROUPS[group(&record.scenario)]
 }
 
 /// For instance `Traces, Multi Pipeline`.
 pub fn title(scenario: &Scenario) -> String {
+    if scenario.target == Target::K6 {
+        return scenario.target.title().to_owned();
+    }
     format!("{}, {}", scenario.target.title(), GROUPS[group(scenario)])
 }
 
@@ -175,6 +184,9 @@ pub(super) fn by_target(records: &[RunRecord]) -> Vec<(Target, Vec<&RunRecord>)>
 
 /// All tables of one target's runs; those that would say nothing are left out.
 pub(super) fn tables(target: Target, records: &[&RunRecord]) -> Vec<Table> {
+    if target == Target::K6 {
+        return k6::tables(records);
+    }
     let rows = rows(records);
     let mut tables: Vec<Table> = limits(records).into_iter().collect();
     tables.extend([kpis(target, &rows, records.len() == 1), integrity(&rows)]);
@@ -217,8 +229,16 @@ fn kpis(target: Target, rows: &[Row<'_>], is_single_run: bool) -> Table {
 }
 
 fn notes(rows: &[Row<'_>]) -> Vec<String> {
+    let entries: Vec<_> = rows.iter().flat_map(Row::entries).collect();
+    notes_of(entries.iter().map(|entry| (entry.record, entry.subject)))
+}
+
+/// Marks of a table's rows, and the reasons for rows of dashes.
+pub(super) fn notes_of<'a>(
+    entries: impl Iterator<Item = (&'a RunRecord, &'a SubjectRecord)> + Clone,
+) -> Vec<String> {
     let mut notes = Vec::new();
-    let entries = || rows.iter().flat_map(Row::entries);
+    let entries = || entries.clone().map(|(record, subject)| Entry { record, subject });
     if entries().any(|entry| entry.record.interrupted) {
         let note = "† A run was interrupted: its figures are of what had been measured by then.";
         notes.push(note.to_owned());

@@ -2,7 +2,7 @@
 
 use super::format::{MEBIBYTE, number, utc};
 use super::record::{
-    BenchCost, PipelineKpis, RunRecord, Scenario, SubjectRecord, Verdict, Warning,
+    BenchCost, PipelineKpis, RunRecord, Scenario, SubjectRecord, Target, Verdict, Warning,
 };
 use super::tables::subject_label;
 
@@ -43,8 +43,9 @@ fn when(record: &RunRecord) -> String {
 
 /// The load in words: rate, duration, sizes and protocol.
 pub fn load(scenario: &Scenario) -> String {
+    let items = if scenario.target == Target::K6 { "requests" } else { "items" };
     let rate = match scenario.rate_per_s {
-        Some(rate) => format!("{rate:.0} items/s for"),
+        Some(rate) => format!("{rate:.0} {items}/s for"),
         None if scenario.find_limit => "rates searched in tries of".to_owned(),
         None => "as fast as it is answered for".to_owned(),
     };

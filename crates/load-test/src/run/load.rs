@@ -8,6 +8,7 @@ use anyhow::{bail, ensure};
 use sluice_otlp::{Encoding, Signal};
 
 use super::definition::Setting;
+use super::k6;
 use super::plan::{Plan, pipelines};
 use crate::backend::Backend;
 use crate::generate::{
@@ -21,6 +22,8 @@ const BUFFERS_LIMIT_BYTES: f64 = 2.0 * (1_u64 << 30) as f64;
 const MESSAGE_LIMIT_BYTES: f64 = (4_u64 << 20) as f64;
 /// Files that this process needs for other things than the load's connections.
 const OTHER_FILES: u64 = 256;
+/// Requests of k6's script a second: about what k6 reaches on four cores.
+const K6_REQUESTS_PER_S: f64 = 10_000.0;
 /// Time for the first scrape, in addition to the scrape interval.
 const SCRAPED_WITHIN: Duration = Duration::from_secs(20);
 
@@ -90,6 +93,8 @@ impl Plan {
                 Target::MetricAgent => Some(self.farm.samples_per_s()),
                 Target::LogsOtel => Some(1000.0),
                 Target::LogAgent | Target::LogsFluentBit => self.log_files.lines_per_s,
+                // k6 itself has as many virtual users as it takes for no rate.
+                Target::K6 => self.k6.k6.is_none().then_some(K6_REQUESTS_PER_S),
             },
         }
     }
@@ -144,6 +149,7 @@ impl Plan {
             Target::Traces | Target::Metrics | Target::LogsOtel => Source::Otlp(self.load(listen)),
             Target::MetricAgent => Source::Farm(self.farm().open()?),
             Target::LogAgent | Target::LogsFluentBit => Source::LogFiles(self.log_files().open()?),
+            Target::K6 => unreachable!("samples of k6 have turns of their own"),
         })
     }
 
@@ -152,6 +158,7 @@ impl Plan {
         match self.target {
             Target::MetricAgent => Ok(self.farm().check()?),
             Target::LogAgent | Target::LogsFluentBit => Ok(self.log_files().check()?),
+            Target::K6 => k6::check(self),
             _ => Ok(()),
         }
     }
@@ -231,6 +238,7 @@ impl Plan {
             // A scrape is a request in the other direction.
             Target::MetricAgent => (None, Some(self.farm.series_per_target())),
             Target::LogAgent | Target::LogsFluentBit => (Some(self.log_files().body_bytes), None),
+            Target::K6 => (None, None),
         };
         Scenario {
             target: self.target,
@@ -243,7 +251,7 @@ impl Plan {
             find_limit: self.find_limit.is_some(),
             body_bytes: body_bytes.map(|bytes| bytes as u64),
             items_per_request,
-            carried: self.carried(),
+            carried: if self.target == Target::K6 { k6::carried(self) } else { self.carried() },
             pipelines: pipelines(self.multi) as u32,
             command: self.command.clone(),
         }

@@ -4,10 +4,12 @@ mod definition;
 mod faults;
 mod figures;
 mod find_limit;
+mod k6;
 mod load;
 mod machine;
 mod plan;
 mod promql;
+mod runtime;
 mod sampler;
 mod turn;
 mod verdict;
@@ -20,14 +22,15 @@ use tokio::sync::watch;
 
 pub use definition::{BUILT_IN_NAMES, Definition, Tried};
 pub use faults::{FaultKind, FaultSchedule, ScheduledFault};
+pub use k6::find_program;
 pub use machine::Cores;
-pub use plan::{LimitSearch, Plan, Requests, pipelines};
+pub use plan::{K6Programs, LimitSearch, Plan, Requests, pipelines};
 pub use promql::{METRICS_PORT, PrometheusPlan};
 pub use sampler::{Processes, cpu_s_since, drained};
 pub use verdict::Threshold;
 
 use crate::live::{self, LiveView};
-use crate::report::{self, FORMAT, RunRecord, SubjectLimits, SubjectRecord, Warning};
+use crate::report::{self, FORMAT, RunRecord, SubjectLimits, SubjectRecord, Target, Warning};
 use turn::Bench;
 
 /// Runs several targets one after the other. When `interrupted` becomes true the load ends at once:
@@ -121,7 +124,13 @@ async fn run_turns(
                 return failure;
             }
             view.begin_turn(&subject.name);
-            match turn::run(bench, definition).await {
+            let turn = async {
+                match plan.target {
+                    Target::K6 => k6::run(bench, definition).await,
+                    _ => turn::run(bench, definition).await,
+                }
+            };
+            match turn.await {
                 Ok(None) => return failure,
                 Ok(Some(outcome)) => {
                     view.end_turn(&outcome.turn.kpis);

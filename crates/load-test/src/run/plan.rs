@@ -43,6 +43,8 @@ pub struct Plan {
     pub farm: Farm,
     /// The files that a log agent tails. `pace` and `body_bytes` take precedence over its own.
     pub log_files: LogFiles,
+    /// The programs of `-t k6`.
+    pub k6: K6Programs,
     /// Searches the highest rate that is held; `duration` is then that of one try.
     pub find_limit: Option<LimitSearch>,
     pub subjects: Vec<Definition>,
@@ -102,6 +104,15 @@ fn count() -> RangedI64ValueParser<u32> {
     RangedI64ValueParser::new().range(1..=100_000)
 }
 
+/// The programs at both ends of the target `k6`; unset: what this program has in their place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct K6Programs {
+    /// k6 itself; unset: a generator that writes as it does.
+    pub k6: Option<PathBuf>,
+    /// `influxd` of InfluxDB 1.x; unset: a sink that adds up counters.
+    pub influxdb: Option<PathBuf>,
+}
+
 /// Time limit and precision of the search for the highest rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LimitSearch {
@@ -157,7 +168,8 @@ impl Plan {
             setting.scrape_interval = Some(Duration::from_secs(1));
         }
         setting.log_root = self.target.tails_files().then(PathBuf::new);
-        for definition in &self.subjects {
+        setting.k6_file = (self.target == Target::K6).then(PathBuf::new);
+        for definition in self.subjects.iter().filter(|one| !one.is_direct()) {
             definition.spec(self.target, &setting, self.limits(), &cores.subject)?;
             definition.metrics(self.target, &setting)?;
         }
@@ -186,6 +198,7 @@ impl Plan {
             scrape_targets: Vec::new(),
             scrape_interval: None,
             log_root: None,
+            k6_file: None,
         })
     }
 }

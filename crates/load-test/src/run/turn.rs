@@ -4,7 +4,6 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -14,6 +13,7 @@ use super::load::Source;
 use super::machine::{CoreTimes, Cores};
 use super::plan::{Plan, pipelines};
 use super::promql;
+use super::runtime::OwnRuntime;
 use super::sampler::{BACKEND_THREADS, Sampler, all_latencies, drained};
 use super::warnings::warnings;
 use crate::backend::{Backend, BackendOptions};
@@ -22,7 +22,7 @@ use crate::live::{LiveView, Phase};
 use crate::report::{SubjectRecord, Turn, Warning};
 use crate::subject::{Limits, Subject, SubjectSpec, free_addr};
 
-const SAMPLE_EVERY: Duration = Duration::from_secs(1);
+pub(super) const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 /// A load gives its requests in flight 10 s at its end. One that goes on is broken.
 const FINISH_WITHIN: Duration = Duration::from_secs(90);
 
@@ -39,7 +39,7 @@ pub(super) struct TurnOutcome {
     pub(super) turn: Turn,
     pub(super) warnings: Vec<Warning>,
     /// Limits that could be set.
-    limits: Limits,
+    pub(super) limits: Limits,
 }
 
 impl TurnOutcome {
@@ -58,31 +58,15 @@ impl TurnOutcome {
 }
 
 /// The backends have a runtime of their own, so that their cost can be told from the generator's.
-struct BackendRuntime(Option<Runtime>);
-
-impl BackendRuntime {
-    async fn start(threads: usize, backends: usize) -> anyhow::Result<(Self, Vec<Backend>)> {
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(threads)
-            .thread_name(BACKEND_THREADS)
-            .enable_all()
-            .build()?;
-        let handle = runtime.handle().clone();
-        let (runtime, mut started) = (BackendRuntime(Some(runtime)), Vec::new());
-        for _ in 0..backends {
-            started.push(handle.spawn(Backend::start(BackendOptions::default())).await??);
-        }
-        Ok((runtime, started))
+async fn start_backends(
+    threads: usize,
+    backends: usize,
+) -> anyhow::Result<(OwnRuntime, Vec<Backend>)> {
+    let (runtime, mut started) = (OwnRuntime::start(threads, BACKEND_THREADS)?, Vec::new());
+    for _ in 0..backends {
+        started.push(runtime.spawn(Backend::start(BackendOptions::default())).await??);
     }
-}
-
-impl Drop for BackendRuntime {
-    fn drop(&mut self) {
-        // Waiting is not allowed within another runtime.
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
-        }
-    }
+    Ok((runtime, started))
 }
 
 /// `None`: interrupted before the load began.
@@ -93,7 +77,7 @@ pub(super) async fn run(
     let Bench { plan, cores, interrupted, view } = bench;
     let mut interrupted = interrupted.clone();
     let count = pipelines(plan.multi);
-    let (_runtime, backends) = BackendRuntime::start(cores.of_bench(), count).await?;
+    let (_runtime, backends) = start_backends(cores.of_bench(), count).await?;
     let listen = free_addr()?;
     let source = plan.source(listen)?;
     let addrs = backends.iter().map(Backend::addr).collect();
@@ -184,7 +168,7 @@ async fn start(
     Ok(subject)
 }
 
-fn metrics_addr(plan: &Plan) -> anyhow::Result<SocketAddr> {
+pub(super) fn metrics_addr(plan: &Plan) -> anyhow::Result<SocketAddr> {
     let Some(addr) = plan.metrics_listen else { return Ok(free_addr()?) };
     // Another process that listens there would be taken for the subject.
     TcpListener::bind(addr).map_err(|error| {

@@ -2,7 +2,9 @@
 //! measures latency from the item's own time, and injects faults on demand.
 
 mod faults;
+pub mod influx;
 mod judge;
+pub mod page;
 pub(crate) mod protocol;
 mod scan;
 mod serve;

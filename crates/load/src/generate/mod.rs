@@ -1,8 +1,10 @@
 //! Generators that cost less than the systems under test: a request is encoded once, then stamped
 //! in place and sent. So is a page for scrapers (`farm/`), and a line of a log file (`log_files/`).
+//! `k6/` writes samples as k6 does.
 
 mod client;
 mod farm;
+pub mod k6;
 mod load;
 mod log_files;
 mod message;

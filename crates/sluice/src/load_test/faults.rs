@@ -64,6 +64,10 @@ impl FaultArguments {
         })
     }
 
+    pub(super) fn is_given(&self) -> bool {
+        self.backpressure || !self.fault.is_empty()
+    }
+
     fn of_backpressure(&self) -> Vec<ScheduledFault> {
         let share = self.fault_share.unwrap_or(DEFAULT_SHARE);
         let delay = self.fault_delay.filter(|by| !by.is_zero()).map(|by| FaultKind::Delay { by });

@@ -4,6 +4,7 @@ mod agents;
 mod faults;
 mod find_limit;
 mod interruption;
+mod k6;
 mod load;
 mod output;
 mod prometheus;
@@ -15,12 +16,13 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use sluice_load_test::report::Target;
-use sluice_load_test::run::{self, Cores, Plan, pipelines};
+use sluice_load_test::run::{self, Cores, K6Programs, Plan, pipelines};
 
 use agents::AgentArguments;
 use faults::FaultArguments;
 use find_limit::LimitArguments;
 use interruption::INTERRUPTED;
+use k6::K6Arguments;
 use load::LoadArguments;
 use output::OutputArguments;
 use prometheus::PrometheusArguments;
@@ -36,6 +38,8 @@ pub(crate) struct LoadTestArguments {
     load: LoadArguments,
     #[command(flatten)]
     agents: AgentArguments,
+    #[command(flatten)]
+    k6: K6Arguments,
     #[command(flatten)]
     faults: FaultArguments,
     #[command(flatten)]
@@ -109,6 +113,7 @@ fn run_plans(arguments: &LoadTestArguments) -> Result<ExitCode> {
 fn plans(arguments: &LoadTestArguments) -> Result<Vec<Plan>> {
     let targets = arguments.load.targets()?;
     arguments.agents.check(targets)?;
+    arguments.k6.check(targets, arguments)?;
     arguments.output.check(targets.len())?;
     targets.iter().map(|target| plan(arguments, *target, targets.len() > 1)).collect()
 }
@@ -130,6 +135,7 @@ fn plan(arguments: &LoadTestArguments, target: Target, is_one_of_all: bool) -> R
         body_bytes: load.body_bytes.map(|bytes| bytes as usize),
         farm: arguments.agents.farm(),
         log_files: arguments.agents.log_files(),
+        k6: if target == Target::K6 { arguments.k6.programs()? } else { K6Programs::default() },
         unable,
         turns: arguments.subjects.turns.into(),
         cpus: arguments.subjects.cpus,

@@ -21,7 +21,7 @@ pub(super) fn list() -> Result<ExitCode> {
         let tried = definition
             .tried()
             .map_or_else(|| "no".to_owned(), |tried| format!("{}, {}", tried.version, tried.date));
-        let is_here = *name == OURS || definition.is_installed();
+        let is_here = definition.program_name() == OURS || definition.is_installed();
         let program = if is_here { "here" } else { "not here" };
         let about = definition.about().unwrap_or_default();
         table.add_row([*name, &targets.join(" "), &tried, program, about]);
@@ -42,7 +42,8 @@ pub(super) struct SubjectArguments {
     /// several times
     #[arg(long, value_name = "DIR")]
     subject_dir: Vec<PathBuf>,
-    /// The program of a subject, if it is not in PATH; may be given several times
+    /// The program of a subject, or of all subjects with a program of this name, if it is not in
+    /// PATH; may be given several times
     #[arg(long, value_name = "NAME=PATH", value_parser = name_and_path)]
     subject_binary: Vec<(String, PathBuf)>,
     /// Turns of each subject, interleaved
@@ -72,6 +73,11 @@ fn name_and_path(text: &str) -> Result<(String, PathBuf), String> {
     Ok((name.to_owned(), path.into()))
 }
 
+/// Whether `--subject-binary` with this name is about a subject.
+fn is_of(definition: &Definition, name: &str) -> bool {
+    definition.name == name || definition.program_name() == name
+}
+
 impl SubjectArguments {
     /// All subjects, each once and with its program. If none is named: this one.
     pub(super) fn definitions(&self) -> Result<Vec<Definition>> {
@@ -86,8 +92,8 @@ impl SubjectArguments {
         if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
             bail!("subject `{}` is given twice: --turns repeats a subject", twice[0]);
         }
-        if let Some((name, _)) = self.subject_binary.iter().find(|(name, _)| !names.contains(&name))
-        {
+        let is_tested = |name: &String| definitions.iter().any(|one| is_of(one, name));
+        if let Some((name, _)) = self.subject_binary.iter().find(|(name, _)| !is_tested(name)) {
             bail!(
                 "--subject-binary names `{name}`, which is not tested here: add --subject {name}, \
                  or leave it out"
@@ -95,10 +101,10 @@ impl SubjectArguments {
         }
         let own = || std::env::current_exe().context("cannot find this program's own file");
         for definition in &mut definitions {
-            let given = self.subject_binary.iter().find(|(name, _)| *name == definition.name);
+            let given = self.subject_binary.iter().find(|(name, _)| is_of(definition, name));
             match given {
                 Some((_, path)) => definition.set_program(path)?,
-                None if definition.name == OURS => definition.set_program(&own()?)?,
+                None if definition.program_name() == OURS => definition.set_program(&own()?)?,
                 None => definition.find_program()?,
             }
         }

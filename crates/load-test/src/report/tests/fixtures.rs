@@ -66,6 +66,7 @@ fn turn(rate: f64) -> Turn {
             late_requests: Some(2),
         },
         prometheus: None,
+        k6: None,
     }
 }
 

@@ -3,8 +3,21 @@
 use std::path::Path;
 
 /// In the order of their listing.
-pub const BUILT_IN_NAMES: &[&str] =
-    &["sluice", "otelcol", "rotel", "fluent-bit", "vector", "telegraf", "df_engine"];
+pub const BUILT_IN_NAMES: &[&str] = &[
+    "sluice",
+    "otelcol",
+    "rotel",
+    "fluent-bit",
+    "vector",
+    "telegraf",
+    "df_engine",
+    "direct",
+    "sluice-interval",
+    "sluice-json",
+    "sluice-csv",
+    "telegraf-json",
+    "telegraf-csv",
+];
 
 macro_rules! files {
     ($($path:literal),* $(,)?) => {
@@ -14,6 +27,14 @@ macro_rules! files {
 
 const FILES: &[(&str, &str)] = &files![
     "sluice/subject.json",
+    "sluice/k6.yaml",
+    "sluice-interval/subject.json",
+    "sluice-interval/k6.yaml",
+    "sluice-json/subject.json",
+    "sluice-json/k6.yaml",
+    "sluice-csv/subject.json",
+    "sluice-csv/k6.yaml",
+    "direct/subject.json",
     "otelcol/subject.json",
     "otelcol/gateway.yaml",
     "otelcol/logagent.yaml",
@@ -28,6 +49,11 @@ const FILES: &[(&str, &str)] = &files![
     "telegraf/subject.json",
     "telegraf/gateway.toml",
     "telegraf/metricagent.toml",
+    "telegraf/k6.toml",
+    "telegraf-json/subject.json",
+    "telegraf-json/k6.toml",
+    "telegraf-csv/subject.json",
+    "telegraf-csv/k6.toml",
     "df_engine/subject.json",
     "df_engine/gateway.yaml",
 ];

@@ -38,6 +38,9 @@ pub(super) struct Description {
     pub(super) restart_delay_ms: Option<u64>,
     #[serde(default)]
     pub(super) metrics: Metrics,
+    /// Filled in from the target `k6`.
+    #[serde(skip)]
+    pub(super) k6: Way,
     targets: Option<BTreeMap<Target, TargetDescription>>,
 }
 
@@ -59,17 +62,40 @@ struct TargetDescription {
     env: BTreeMap<String, String>,
     ready: Option<Ready>,
     metrics: Option<Metrics>,
+    /// Of the target `k6` alone.
+    k6: Option<Way>,
+}
+
+/// The output of k6 that a subject takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Way {
+    /// Line protocol, at `@LISTEN@`.
+    #[default]
+    Lines,
+    /// The file of its JSON output, `@K6_FILE@`.
+    Json,
+    /// That of its CSV output.
+    Csv,
 }
 
 impl Description {
     pub(super) fn parse(path: &Path, text: &str) -> anyhow::Result<Description> {
         let description: Description =
             serde_json::from_str(text).map_err(|error| malformed(path, &error))?;
-        let of_targets = description.targets.iter().flat_map(BTreeMap::values);
-        let commands = of_targets.filter_map(|target| target.command.as_ref());
-        let has_commands = !commands.chain([&description.command]).any(Vec::is_empty);
+        let of_targets = || description.targets.iter().flatten();
+        let commands = of_targets().filter_map(|(_, target)| target.command.as_ref());
+        // A program may be left out where samples can go to the backend directly.
+        let is_for_k6 = description.targets() == [Target::K6];
+        let own = Some(&description.command).filter(|_| !is_for_k6);
+        let has_commands = !commands.chain(own).any(Vec::is_empty);
         let path = path.display();
         ensure!(has_commands, "{path}: `command` is empty: give the program and its arguments");
+        let mut others = of_targets().filter(|(target, _)| **target != Target::K6);
+        ensure!(
+            others.all(|(_, own)| own.k6.is_none()),
+            "{path}: `k6` says how samples of k6 are taken: it belongs to the target `k6`"
+        );
         Ok(description)
     }
 
@@ -98,6 +124,7 @@ impl Description {
             config: own.config.or(chosen.config),
             ready: ready.or_else(|| Some(Ready::Connect(addr.to_owned()))),
             metrics: own.metrics.unwrap_or(chosen.metrics),
+            k6: own.k6.unwrap_or_default(),
             ..chosen
         }
     }

@@ -18,11 +18,13 @@ use anyhow::{anyhow, bail, ensure};
 
 pub use built_in::BUILT_IN_NAMES;
 pub use description::Tried;
+pub(super) use description::Way;
 use description::{Description, SUBJECT_FILE};
 pub(crate) use description::{Metrics, PipelineMetrics, Selector};
 use error::{at, did_you_mean};
 use template::Scope;
 pub(crate) use template::Setting;
+pub(super) use version::ask as ask_version;
 
 use crate::generate::Protocol;
 use crate::report::{Target, Warning};
@@ -123,6 +125,23 @@ impl Definition {
         Ok(())
     }
 
+    /// It has no process: the load goes to its backend.
+    pub(super) fn is_direct(&self) -> bool {
+        self.description.command.is_empty()
+    }
+
+    /// The output of k6 that it takes.
+    pub(super) fn way(&self) -> Way {
+        self.description.chosen(Target::K6).k6
+    }
+
+    /// The name of its program, as its description has it; empty for one without a process.
+    pub fn program_name(&self) -> &str {
+        self.description.command.first().map_or("", |program| {
+            program.rsplit_once('/').map_or(program.as_str(), |(_, name)| name)
+        })
+    }
+
     pub fn set_program(&mut self, path: &Path) -> anyhow::Result<()> {
         let (name, shown) = (&self.name, path.display());
         ensure!(
@@ -139,12 +158,17 @@ impl Definition {
         self.templates.values_mut().for_each(|own| own.clone_from(&template));
     }
 
-    /// Finds the program: by the variable SLUICE_TEST_NAME, by its path, or in PATH.
+    /// Finds the program: by the variable SLUICE_TEST_NAME, of its own name or of its program's, by
+    /// its path, or in PATH.
     pub fn find_program(&mut self) -> anyhow::Result<()> {
-        let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
-        let variable = format!("SLUICE_TEST_{}", self.name.chars().map(upper).collect::<String>());
-        if let Some(path) = std::env::var_os(&variable).filter(|path| !path.is_empty()) {
-            return self.set_program(Path::new(&path));
+        if self.is_direct() {
+            return Ok(());
+        }
+        let variable = program_variable(&self.name);
+        for variable in [variable.clone(), program_variable(self.program_name())] {
+            if let Some(path) = std::env::var_os(&variable).filter(|path| !path.is_empty()) {
+                return self.set_program(Path::new(&path));
+            }
         }
         let program = &self.description.command[0];
         let path = match program.strip_prefix("./") {
@@ -272,6 +296,12 @@ impl Definition {
         let line = self.source.lines().position(|line| line.contains(&quoted)).unwrap_or(0);
         at(&self.path, line + 1, problem)
     }
+}
+
+/// The variable of the environment that names a program: `SLUICE_TEST_FLUENT_BIT`.
+pub(super) fn program_variable(name: &str) -> String {
+    let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    format!("SLUICE_TEST_{}", name.chars().map(upper).collect::<String>())
 }
 
 #[cfg(test)]

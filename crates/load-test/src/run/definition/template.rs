@@ -34,6 +34,8 @@ pub(crate) struct Setting {
     pub(crate) scrape_interval: Option<Duration>,
     /// The tree of log files of a log agent.
     pub(crate) log_root: Option<PathBuf>,
+    /// The file that k6 writes.
+    pub(crate) k6_file: Option<PathBuf>,
 }
 
 impl Setting {
@@ -55,6 +57,7 @@ pub(super) enum Scope {
 const IN_PIPELINE: &str = "outside a section `@EACH_PIPELINE@` or `@EACH_TARGET@`";
 const IN_TARGET: &str = "outside a section `@EACH_TARGET@`";
 const METRIC_AGENTS: &str = "but with -t metricagent";
+const K6: &str = "but with -t k6";
 const LOG_AGENTS: &str = "but with -t logagent and logs-fluentbit";
 
 /// Each name with its value, or with the place where it would have one.
@@ -81,6 +84,7 @@ pub(super) fn all(setting: &Setting, scope: Scope) -> Variables {
         ("SCRAPE_INTERVAL_S", interval.map(|every| every.as_secs_f64().to_string()), METRIC_AGENTS),
         ("SCRAPE_INTERVAL_MS", interval.map(|every| every.as_millis().to_string()), METRIC_AGENTS),
         ("LOG_ROOT", setting.log_root.as_ref().map(|root| root.display().to_string()), LOG_AGENTS),
+        ("K6_FILE", setting.k6_file.as_ref().map(|file| file.display().to_string()), K6),
         // Known when the folder of the subject is made: `Subject` fills these in.
         ("CONFIG", own(&"{config}"), ""),
         ("DIR", own(&"{dir}"), ""),

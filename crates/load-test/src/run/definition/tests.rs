@@ -19,13 +19,14 @@ fn setting(signal: Signal) -> Setting {
         scrape_targets: vec![addr(10), addr(11)],
         scrape_interval: Some(Duration::from_millis(500)),
         log_root: Some("/logs".into()),
+        k6_file: Some("/k6/samples".into()),
     }
 }
 
 fn signal(target: Target) -> Signal {
     match target {
         Target::Traces => Signal::Traces,
-        Target::Metrics | Target::MetricAgent => Signal::Metrics,
+        Target::Metrics | Target::MetricAgent | Target::K6 => Signal::Metrics,
         Target::LogsOtel | Target::LogAgent | Target::LogsFluentBit => Signal::Logs,
     }
 }
@@ -60,7 +61,7 @@ fn all_built_in_subjects_can_be_filled_in_for_all_their_targets_and_no_variable_
         assert_eq!(definition.name, *name);
         assert!(definition.about().is_some() && definition.description.install.is_some(), "{name}");
         assert!(!definition.targets().is_empty(), "{name}");
-        for target in definition.targets() {
+        for target in definition.targets().into_iter().filter(|_| !definition.is_direct()) {
             let setting = setting(signal(target));
             let spec = definition.spec(target, &setting, Limits::default(), &[]).unwrap();
             definition.metrics(target, &setting).unwrap();
@@ -68,12 +69,35 @@ fn all_built_in_subjects_can_be_filled_in_for_all_their_targets_and_no_variable_
             for (variable, _) in template::all(&setting, Scope::default()) {
                 assert!(!all.contains(&format!("@{variable}@")), "{name} {target:?}: {variable}");
             }
-            assert!(
-                all.contains("127.0.0.1:2") || all.contains("port: 2"),
-                "{name} {target:?}: second backend: {all}"
-            );
+            let is_complete = match (target, definition.way()) {
+                (Target::K6, Way::Lines) => {
+                    all.contains("http://127.0.0.1:1\"") || all.contains("http://127.0.0.1:1\n")
+                }
+                (Target::K6, _) => all.contains("\"/k6/samples\""),
+                _ => all.contains("127.0.0.1:2") || all.contains("port: 2"),
+            };
+            assert!(is_complete, "{name} {target:?}: last backend, or k6's file: {all}");
         }
     }
+}
+
+/// Guarantee: only a subject of k6's samples alone may have no program, and each way is as named.
+#[test]
+fn samples_of_k6_may_go_directly() {
+    let way = |name: &str| Definition::built_in(name).unwrap().way();
+    let direct = Definition::built_in("direct").unwrap();
+    assert!(direct.is_direct() && direct.is_installed() && direct.way() == Way::Lines);
+    assert_eq!(
+        (way("sluice"), way("sluice-json"), way("telegraf-csv")),
+        (Way::Lines, Way::Json, Way::Csv)
+    );
+    assert_eq!(Definition::built_in("telegraf-csv").unwrap().program_name(), "telegraf");
+    let description =
+        "{\"name\": \"a\", \"command\": [], \"targets\": {\"k6\": {}, \"metrics\": {}}}";
+    assert!(error(description, &[]).contains("`command` is empty"));
+    let description =
+        "{\"name\": \"a\", \"command\": [\"a\"], \"targets\": {\"metrics\": {\"k6\": \"csv\"}}}";
+    assert!(error(description, &[]).contains("it belongs to the target `k6`"));
 }
 
 #[test]
@@ -208,7 +232,9 @@ fn one_that_is_never_told_where_requests_over_http_go_is_refused() {
         error.starts_with("telegraf takes no OTLP over HTTP: subjects/telegraf/subject.json"),
         "{error}"
     );
-    for name in BUILT_IN_NAMES.iter().filter(|name| **name != "telegraf") {
+    let takes_metrics =
+        |name: &&&str| Definition::built_in(name).unwrap().targets().contains(&Target::Metrics);
+    for name in BUILT_IN_NAMES.iter().filter(takes_metrics).filter(|name| **name != "telegraf") {
         over_http(name).unwrap();
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// The first word of its answer that looks like a version.
-pub(super) fn ask(program: &Path, args: &[String]) -> Option<String> {
+pub(in crate::run) fn ask(program: &Path, args: &[String]) -> Option<String> {
     if args.is_empty() {
         return None;
     }
