@@ -157,21 +157,23 @@ const TIME_FORMATS: [(&str, TimeFormat); 7] = [
 ];
 
 impl TimeFormat {
-    /// Nanoseconds since 1970. Times of JSON are always as in RFC 3339.
-    pub(super) fn read(self, text: &str) -> Option<i64> {
+    /// Nanoseconds since 1970, and the nanoseconds of its unit. Times of JSON are always as in RFC
+    /// 3339.
+    pub(super) fn read(self, text: &str) -> Option<(i64, i64)> {
         let digits: Option<i64> = text.parse().ok();
-        match (self, digits) {
-            (TimeFormat::Rfc3339, _) | (_, None) => rfc3339(text),
-            (TimeFormat::Unix(unit_ns), Some(number)) => number.checked_mul(unit_ns),
-            (TimeFormat::Auto, Some(number)) => {
-                let unit_ns = match text.len() {
-                    0..=11 => 1_000_000_000,
-                    12..=14 => 1_000_000,
-                    15..=17 => 1_000,
-                    _ => 1,
-                };
-                number.checked_mul(unit_ns)
+        let unit_ns = match (self, digits) {
+            (TimeFormat::Rfc3339, _) | (_, None) => {
+                let unit_ns = if text.contains('.') { 1 } else { 1_000_000_000 };
+                return Some((rfc3339(text)?, unit_ns));
             }
-        }
+            (TimeFormat::Unix(unit_ns), _) => unit_ns,
+            (TimeFormat::Auto, _) => match text.len() {
+                0..=11 => 1_000_000_000,
+                12..=14 => 1_000_000,
+                15..=17 => 1_000,
+                _ => 1,
+            },
+        };
+        Some((digits?.checked_mul(unit_ns)?, unit_ns))
     }
 }

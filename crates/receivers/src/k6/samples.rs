@@ -87,8 +87,8 @@ pub(super) struct Samples {
     /// Of the file whose columns these are.
     header: String,
     head: Head,
-    /// The last time, as written, and in nanoseconds since 1970.
-    time: (String, i64),
+    /// The last time, as written, in nanoseconds since 1970, and the nanoseconds of its unit.
+    time: (String, i64, i64),
     /// Rows whose quote is open, with the number of their last line. They are forgotten if a file
     /// is read again from an earlier place.
     open: HashMap<FileId, (u64, Vec<u8>)>,
@@ -111,7 +111,7 @@ impl Samples {
             columns: None,
             header: String::new(),
             head: Head::default(),
-            time: (String::new(), 0),
+            time: (String::new(), 0, 1),
             open: HashMap::new(),
             line: Vec::new(),
         }
@@ -136,13 +136,13 @@ impl Samples {
         }
     }
 
-    fn add(&mut self, line: &[u8]) -> Result<(), Fault> {
+    fn add(&mut self, line: &[u8], offset: u64) -> Result<(), Fault> {
         let read = match line.first() {
             Some(b'{') => json::read(line)?,
             _ => csv::read(line, self.columns.is_some())?,
         };
         match read {
-            Read::Sample(sample) => self.add_sample(sample),
+            Read::Sample(sample) => self.add_sample(sample, offset),
             Read::Counter(name) => {
                 self.builder.note_sum(&name);
                 Ok(())
@@ -151,8 +151,9 @@ impl Samples {
         }
     }
 
-    fn add_sample(&mut self, sample: Sample<'_>) -> Result<(), Fault> {
-        let time_ns = self.time_ns(&sample.time)?;
+    fn add_sample(&mut self, sample: Sample<'_>, offset: u64) -> Result<(), Fault> {
+        let is_json = matches!(sample.tags, Tags::Json(_) | Tags::Read(_));
+        let time_ns = self.time_ns(&sample.time, (!is_json).then_some(offset))?;
         self.read_tags(sample.tags)?;
         self.line.clear();
         let unwritable = Fault("has no name that a measurement can have");
@@ -169,14 +170,19 @@ impl Samples {
         Ok(())
     }
 
-    fn time_ns(&mut self, text: &str) -> Result<i64, Fault> {
+    /// All samples of a second have one time in a row, and InfluxDB would keep one of each series.
+    /// The offset tells them apart, also when a row is read again. A second has less than a GB.
+    fn time_ns(&mut self, text: &str, offset: Option<u64>) -> Result<i64, Fault> {
         if self.time.0 != text {
-            let time_ns = self.time_format.read(text);
-            self.time.1 = time_ns.ok_or(Fault("has a time that `time_format` does not allow"))?;
+            let time = self.time_format.read(text);
+            let wrong = Fault("has a time that `time_format` does not allow");
+            (self.time.1, self.time.2) = time.ok_or(wrong)?;
             self.time.0.clear();
             self.time.0.push_str(text);
         }
-        Ok(self.time.1)
+        let (time_ns, unit_ns) = (self.time.1, self.time.2);
+        let apart_ns = offset.map_or(0, |offset| (offset % unit_ns as u64) as i64);
+        Ok(time_ns.saturating_add(apart_ns))
     }
 
     fn read_tags(&mut self, tags: Tags<'_>) -> Result<(), Fault> {
@@ -279,7 +285,7 @@ impl Records for Samples {
             }
             return;
         }
-        if let Err(fault) = self.add(text) {
+        if let Err(fault) = self.add(text, line.offset) {
             self.note(fault, line.offset);
         }
     }

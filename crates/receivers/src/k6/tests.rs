@@ -28,9 +28,8 @@ fn attributes(header: &str) -> Attributes {
 fn made(options: &str, header: &str, lines: &[&str]) -> (ExportMetricsServiceRequest, u64) {
     let (mut samples, counters) = samples(options);
     samples.begin(FileId(1), &attributes(header));
-    for (number, text) in lines.iter().enumerate() {
-        let (offset, number) = (number as u64 * 100, number as u64 + 1);
-        samples.push(Line { text: text.as_bytes(), offset, number });
+    for (number, text) in (1..).zip(lines) {
+        samples.push(Line { text: text.as_bytes(), offset: 0, number });
     }
     let items = samples.items();
     let request = ExportMetricsServiceRequest::decode(samples.finish()).expect("is OTLP");
@@ -133,6 +132,38 @@ fn samples_are_those_of_the_output_for_influxdb() {
         let expected = expected(nanoseconds);
         assert_eq!(request, written(&["my_counter"], &expected), "{options} {times:?}");
     }
+}
+
+/// Guarantee: samples of rows whose times are the same are told apart by their offsets, within the
+/// unit of the times; those whose times are in nanoseconds keep them, as those of JSON do.
+#[test]
+fn rows_of_one_time_are_told_apart() {
+    let times = |text: &str| {
+        let (mut samples, _) = samples("");
+        samples.begin(FileId(1), &attributes(HEADER));
+        for (number, offset) in (1..).zip([3_000_000_007, 3_000_000_090]) {
+            samples.push(Line { text: text.as_bytes(), offset, number });
+        }
+        let request = ExportMetricsServiceRequest::decode(samples.finish()).expect("is OTLP");
+        let Some(Data::Gauge(data)) = &request.resource_metrics[0].scope_metrics[0].metrics[0].data
+        else {
+            panic!("{request:?}")
+        };
+        data.data_points.iter().map(|point| point.time_unix_nano).collect::<Vec<_>>()
+    };
+    let second = 1_795_950_248_000_000_000;
+    for (time, expected) in [
+        ("1795950248", [7, 90]),
+        ("2026-11-29T11:04:08Z", [7, 90]),
+        ("1795950248000", [7, 90]),
+        ("1795950248000000", [7, 90]),
+        ("1795950248000000000", [0, 0]),
+    ] {
+        let found = times(&format!("vus,{time},3"));
+        assert_eq!(found, expected.map(|it| second + it), "{time}");
+    }
+    let json = times(&point("vus", "2026-11-29T11:04:08Z", "3", "{}"));
+    assert_eq!(json, [second; 2]);
 }
 
 /// Guarantee: of JSON and of rows, only the tags that are named stay, as fields too.
