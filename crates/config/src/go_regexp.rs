@@ -181,7 +181,7 @@ impl Translation<'_> {
         }
     }
 
-    /// What follows in a class, whatever it is.
+    /// Translates the next thing in a class, whatever it is.
     fn one_of_class(&mut self) {
         if let Some(character) = self.rest.next() {
             self.of_class(character);

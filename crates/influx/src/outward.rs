@@ -32,7 +32,7 @@ pub struct Written {
 }
 
 impl Written {
-    /// What was counted after another state.
+    /// The difference to another state, from before.
     fn since(&self, before: &Written) -> Written {
         Written {
             points: self.points - before.points,

@@ -21,7 +21,7 @@ pub type ReceiverKind = ComponentKind<Box<dyn ReceiverConfig>, fn() -> TableDoc>
 /// A list of kinds of receivers.
 pub type ReceiverKinds = ComponentKinds<Box<dyn ReceiverConfig>, fn() -> TableDoc>;
 
-/// What a receiver that fetches leaves to the one that takes its place, by stream. A stream's name
+/// The state that a receiver that fetches leaves to the one that follows it, by stream. A stream's name
 /// is that of the source, whatever the receiver's options: a whole path, a URL.
 #[derive(Debug, Default)]
 pub struct Streams {

@@ -108,7 +108,7 @@ async fn stored(influxdb: &InfluxDb, database: &str, counter: &str) -> (f64, f64
     (ask("count").await, ask("sum").await)
 }
 
-/// What k6 counted and what a database has, a line each.
+/// The counts of k6 and of a database, a line each.
 async fn report(way: &str, counted: &Counted, influxdb: &InfluxDb, database: &str) {
     for (name, sum) in &counted.summary {
         let (samples, oracle) = counted.oracle.get(name).copied().unwrap_or_default();

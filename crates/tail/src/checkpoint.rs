@@ -14,8 +14,8 @@
 //! The first part is written as a whole into a new file, which is renamed. Changes are appended, a
 //! few lines with their checksum at a time. A content has a number within its file: its line
 //! replaces the one before. A last part that is not whole is left out: a write that was torn by a
-//! crash, after which nothing was appended. One with whole parts behind it is damage: it is left out
-//! too, and the file is kept aside. A range that is about to be sent is appended
+//! crash, after which nothing was appended. One with whole parts behind it is damaged: it is left
+//! out too, and the file is kept aside. A range that is about to be sent is appended
 //! without a sync: a kill leaves it, and if a power cut does not, the range has another name later.
 //! Version 2 has no ranges; version 1 is a first part without numbers.
 

@@ -57,6 +57,7 @@ impl Tail {
             self.count_vanished_at = None;
             self.count_vanished();
         }
+        self.listings.clear();
     }
 
     fn scan_soon(&mut self, now: Instant) {

@@ -3,12 +3,13 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirEntryExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::file::{File, Place};
 use crate::identity::Inode;
+use crate::listing::Listings;
 use crate::{FileId, Tail};
 
 /// Contents whose file may come back as it was, as when a volume is mounted late. Each takes about
@@ -22,7 +23,7 @@ impl Tail {
     pub(crate) fn leave(&mut self, id: FileId, now: Instant) {
         let Some(file) = self.files.get_mut(&id) else { return };
         if file.open.is_none() {
-            match moved(file) {
+            match moved(file, &mut self.listings) {
                 Ok(moved) => file.rare.moved = moved.map(PathBuf::into_boxed_path),
                 Err(error) => {
                     self.failed(id, &error, now);
@@ -225,7 +226,8 @@ impl Tail {
         for id in open.into_iter().take(excess) {
             let Some(file) = self.files.get_mut(&id) else { continue };
             if file.rare.moved.as_ref().is_none_or(|path| !is_at(path, file.inode)) {
-                file.rare.moved = moved(file).ok().flatten().map(PathBuf::into_boxed_path);
+                let moved = moved(file, &mut self.listings);
+                file.rare.moved = moved.ok().flatten().map(PathBuf::into_boxed_path);
             }
             if file.rare.moved.is_some() {
                 self.close(id);
@@ -242,17 +244,17 @@ pub(crate) fn is_at(path: &Path, inode: Inode) -> bool {
 }
 
 /// Where a file is that was renamed: in its directory, or beside the target of its link.
-fn moved(file: &File) -> io::Result<Option<PathBuf>> {
+fn moved(file: &File, listings: &mut Listings) -> io::Result<Option<PathBuf>> {
     let beside = [Some(&file.path), file.rare.target.as_ref()];
     for path in beside.into_iter().flatten() {
         let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
-        let entries = match fs::read_dir(directory.unwrap_or(Path::new("."))) {
-            Ok(entries) => entries,
+        let directory = directory.unwrap_or(Path::new("."));
+        let same = match listings.paths(directory, file.inode.number) {
+            Ok(same) => same,
             Err(error) if is_lasting(&error) => continue,
             Err(error) => return Err(error),
         };
-        let same = entries.flatten().filter(|entry| entry.ino() == file.inode.number);
-        if let Some(path) = same.map(|entry| entry.path()).find(|it| is_at(it, file.inode)) {
+        if let Some(path) = same.into_iter().find(|it| is_at(it, file.inode)) {
             return Ok(Some(path));
         }
     }

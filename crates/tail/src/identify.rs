@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::file::{File, Place};
-use crate::identity::{Head, Mark, hash};
+use crate::identity::{Head, Inode, Mark, hash};
+use crate::open::open_file;
 use crate::read::AWAY_TIME;
 use crate::window::is_damage;
 use crate::{Compression, FileId, Tail, window};
@@ -337,12 +338,15 @@ fn begins_as(original: &File, head: &[u8]) -> io::Result<bool> {
     }
     let opened = match &original.open {
         Some(open) => open.try_clone(),
-        None => fs::File::open(original.rare.moved.as_deref().unwrap_or(&original.path)),
+        None => open_file(original.rare.moved.as_deref().unwrap_or(&original.path)),
     };
     let opened = match opened {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         opened => opened?,
     };
+    if Inode::of(&opened.metadata()?) != original.inode {
+        return Ok(false);
+    }
     let theirs = window::peek(&opened, original.is_gzip, 0, head.len())?;
     let length = theirs.len().min(head.len());
     Ok(length > 0 && theirs[..length] == head[..length])

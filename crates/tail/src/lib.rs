@@ -29,6 +29,7 @@ mod identity;
 mod ids;
 mod journal;
 mod known;
+mod listing;
 mod open;
 mod read;
 mod schedule;
@@ -60,6 +61,7 @@ pub use window::WINDOW_BYTES;
 use file::{File, Place};
 use ids::IdMap;
 use journal::resolved_mark;
+use listing::Listings;
 use schedule::Schedule;
 use sent::Sum;
 use watch::Watcher;
@@ -168,6 +170,7 @@ pub struct Tail {
     /// When contents that were known at the start and are not found are counted.
     count_vanished_at: Option<Instant>,
     looks: u64,
+    listings: Listings,
     begins_at_end: bool,
     /// Problems that were told, and when.
     told: HashMap<String, Instant>,
@@ -206,6 +209,7 @@ impl Tail {
             next_scan: now,
             count_vanished_at,
             looks: 0,
+            listings: Listings::default(),
             begins_at_end,
             told: HashMap::new(),
             counts: Counts::default(),

@@ -3,8 +3,11 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 use std::time::Instant;
 
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
@@ -12,6 +15,13 @@ use crate::file::Place;
 use crate::identify::{FAILED_PAUSE, is_gzip};
 use crate::identity::Inode;
 use crate::{FileId, Tail};
+
+/// Opens a file without waiting: another may be there by now, as a pipe without a writer, or one
+/// that its owner has a lease on.
+pub(crate) fn open_file(path: &Path) -> io::Result<fs::File> {
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    fs::File::options().read(true).custom_flags(flags.bits() as i32).open(path)
+}
 
 /// The most files that may be open of those that are wanted. Half of what the process may have open
 /// is left to everything else.
@@ -37,7 +47,7 @@ impl Tail {
         if file.open.is_some() {
             return true;
         }
-        let opened = fs::File::open(file.rare.moved.as_deref().unwrap_or(&file.path));
+        let opened = open_file(file.rare.moved.as_deref().unwrap_or(&file.path));
         let compression = self.options.compression;
         let opened = opened.and_then(|open| {
             let is_gzip = is_gzip(compression, &open)?;

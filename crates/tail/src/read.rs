@@ -301,7 +301,7 @@ impl Tail {
         if is_identified { self.set_missing(id) } else { self.forget(id) }
     }
 
-    /// The file is damaged, and did not change. If it has left, nobody mends it.
+    /// The file is damaged, and did not change. If it has left, it will not.
     fn rest_damaged(&mut self, id: FileId, now: Instant) {
         let Some(file) = self.files.get(&id).filter(|it| it.place == Place::Away) else { return };
         if now < file.active + AWAY_TIME {

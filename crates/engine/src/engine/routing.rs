@@ -11,7 +11,7 @@ use crate::ack::Awaited;
 use crate::delivery::Delivery;
 use crate::entry::Origin;
 use crate::intake::{Route, RouteDisk};
-use crate::ledger::{Fed, Way};
+use crate::ledger::{Fed, Inflow};
 use crate::plan::{Path, Plan};
 use crate::steps;
 
@@ -37,15 +37,15 @@ impl Engine {
         for running in self.deliveries.values() {
             let delivery = running.delivery.clone();
             let paths = plan.paths.iter().filter(|path| path.delivery == delivery.id);
-            let ways = paths.filter_map(|path| {
+            let inflows = paths.filter_map(|path| {
                 let receiver = self.receivers.iter().find(|it| it.id == path.receiver)?;
                 let counters = receiver.handle.counters();
                 let (receiver, steps) = (path.receiver.clone(), plan.steps_of(path));
-                Some(Way { receiver, counters, steps })
+                Some(Inflow { receiver, counters, steps })
             });
             let exporter = &self.exporters[&delivery.id.exporter].exporter;
             let has_names = exporter.item_names().is_some();
-            let fed = Fed { ways: ways.collect(), delivery, has_names };
+            let fed = Fed { inflows: inflows.collect(), delivery, has_names };
             fed.delivery.account.note_fed_by(fed.digest(), is_start);
             all.push(fed);
         }

@@ -28,7 +28,7 @@ const READINGS: usize = 8;
 type Receivers = [(String, Arc<dyn ReceiverCounters>)];
 
 /// A receiver, and the steps between it and a delivery.
-pub(crate) struct Way {
+pub(crate) struct Inflow {
     pub receiver: String,
     pub counters: Arc<dyn ReceiverCounters>,
     pub steps: Vec<Arc<Step>>,
@@ -37,37 +37,37 @@ pub(crate) struct Way {
 /// A delivery, and all that leads to it.
 pub(crate) struct Fed {
     pub delivery: Arc<Delivery>,
-    pub ways: Vec<Way>,
+    pub inflows: Vec<Inflow>,
     /// Its exporter knows the names of items.
     pub has_names: bool,
 }
 
-/// What feeds a delivery, as far as it counts by name.
+/// The receivers and processors that feed a delivery, as far as they count by name.
 #[derive(Default)]
 struct Sources<'a> {
-    receivers: Vec<&'a Way>,
+    receivers: Vec<&'a Inflow>,
     aggregated: Vec<Arc<Aggregated>>,
 }
 
 impl Fed {
     /// It carries data that is counted by name.
     fn is_in_ledger(&self) -> bool {
-        self.has_names || self.ways.iter().any(|way| way.counters.received().is_some())
+        self.has_names || self.inflows.iter().any(|inflow| inflow.counters.received().is_some())
     }
 
     /// # Errors
     /// Something between its receivers and it is not counted.
     fn sources(&self) -> Result<Sources<'_>, String> {
         let mut sources = Sources::default();
-        for way in &self.ways {
-            let Way { receiver, counters, steps } = way;
+        for inflow in &self.inflows {
+            let Inflow { receiver, counters, steps } = inflow;
             if counters.received().is_none() {
                 return Err(format!("the receiver `{receiver}` does not count by measurement"));
             }
             if sources.receivers.iter().any(|other| other.receiver == *receiver) {
-                return Err(format!("the data of `{receiver}` comes by several ways"));
+                return Err(format!("the data of `{receiver}` comes by several inflows"));
             }
-            sources.receivers.push(way);
+            sources.receivers.push(inflow);
             for step in steps {
                 match step.processor.emitter() {
                     Some(emitter) => {
@@ -93,7 +93,7 @@ impl Fed {
     pub(crate) fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.has_names.hash(&mut hasher);
-        for Way { receiver, counters, steps } in &self.ways {
+        for Inflow { receiver, counters, steps } in &self.inflows {
             (receiver, Arc::as_ptr(counters).cast::<()>()).hash(&mut hasher);
             for step in steps.iter().filter(|step| !step.processor.keeps_points()) {
                 let emitter = step.processor.emitter();

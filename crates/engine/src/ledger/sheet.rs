@@ -139,7 +139,7 @@ fn read(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-/// What the delivery and the log count, whatever names items have.
+/// Counts of the delivery and the log, whatever names items have.
 fn of_delivery(delivery: &Delivery) -> Totals {
     let Delivery { stats, account, log, cursor, .. } = delivery;
     Totals {

@@ -70,7 +70,7 @@ impl ItemNames for Measurements {
     }
 
     fn of_request(&self, request: &[u8], count: &mut dyn FnMut(&[u8], u64)) {
-        // What is behind a fault cannot be read by anyone.
+        // Nothing can be read behind a fault.
         let _ = count_points(request, count);
     }
 }

@@ -189,7 +189,7 @@ pub struct Turn {
     /// Source of rates, queue, memory, CPU and restarts, if not the subject itself and /proc.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prometheus: Option<PrometheusReading>,
-    /// What only samples of k6 have. The items of its other figures are HTTP requests.
+    /// Figures that only samples of k6 have. The items of its other figures are HTTP requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub k6: Option<K6Figures>,
 }

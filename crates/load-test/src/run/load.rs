@@ -8,7 +8,6 @@ use anyhow::{bail, ensure};
 use sluice_otlp::{Encoding, Signal};
 
 use super::definition::Setting;
-use super::k6;
 use super::plan::{Plan, pipelines};
 use crate::backend::Backend;
 use crate::generate::{
@@ -158,7 +157,7 @@ impl Plan {
         match self.target {
             Target::MetricAgent => Ok(self.farm().check()?),
             Target::LogAgent | Target::LogsFluentBit => Ok(self.log_files().check()?),
-            Target::K6 => k6::check(self),
+            Target::K6 => self.check_k6(),
             _ => Ok(()),
         }
     }
@@ -251,7 +250,10 @@ impl Plan {
             find_limit: self.find_limit.is_some(),
             body_bytes: body_bytes.map(|bytes| bytes as u64),
             items_per_request,
-            carried: if self.target == Target::K6 { k6::carried(self) } else { self.carried() },
+            carried: match self.target {
+                Target::K6 => Some(self.k6_in_words()),
+                _ => self.carried(),
+            },
             pipelines: pipelines(self.multi) as u32,
             command: self.command.clone(),
         }

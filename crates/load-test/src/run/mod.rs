@@ -5,6 +5,7 @@ mod faults;
 mod figures;
 mod find_limit;
 mod k6;
+mod k6_load;
 mod load;
 mod machine;
 mod plan;

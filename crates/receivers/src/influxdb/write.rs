@@ -488,10 +488,7 @@ impl Writing<'_> {
 /// The refusal of a body that is longer than one that can be taken as a whole.
 fn too_long() -> Refused {
     let mib = WHOLE_BYTES >> 20;
-    let text = format!(
-        "with accept_partial=false, lines may take {mib} MiB as OTLP, about half as much as text: \
-         send fewer at a time"
-    );
+    let text = format!("accept_partial=false: more than {mib} MiB as OTLP: send fewer lines");
     Refused::new(Reason::TooLarge, text)
 }
 

@@ -13,15 +13,15 @@ impl FromStr for Time {
         let shape = text.bytes().map(|byte| if byte.is_ascii_digit() { b'0' } else { byte });
         let shape: Vec<u8> = shape.collect();
         let rest = shape.strip_prefix(b"0000-00-00T00:00:00");
-        let zone = rest.and_then(|rest| match rest.strip_prefix(b".") {
+        let zone_bytes = rest.and_then(|rest| match rest.strip_prefix(b".") {
             Some(fraction) => {
                 let digits = fraction.iter().take_while(|byte| **byte == b'0').count();
-                (1..=9).contains(&digits).then(|| &fraction[digits..])
+                (1..=9).contains(&digits).then(|| fraction.len() - digits)
             }
-            None => Some(rest),
+            None => Some(rest.len()),
         });
-        match zone {
-            Some(b"Z" | b"+00:00" | b"-00:00") => Ok(Time(text.to_owned())),
+        match zone_bytes.and_then(|length| text.get(text.len() - length..)) {
+            Some("Z" | "+00:00" | "-00:00") => Ok(Time(text.to_owned())),
             _ => Err("write a time as 2026-11-29T14:00:00Z, which is UTC"),
         }
     }

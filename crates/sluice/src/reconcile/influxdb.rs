@@ -1,4 +1,4 @@
-//! What InfluxDB 1.x has of each measurement, by InfluxQL.
+//! The contents of InfluxDB 1.x, of each measurement, by InfluxQL.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

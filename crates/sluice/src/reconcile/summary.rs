@@ -9,7 +9,7 @@
 use anyhow::{Result, bail};
 use serde_json::{Map, Value};
 
-/// What a summary tells of a metric.
+/// A summary's figures of a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Told {
     /// A counter: the sum of its samples.

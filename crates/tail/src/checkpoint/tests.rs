@@ -116,7 +116,7 @@ proptest! {
     }
 }
 
-/// What the changes make of a checkpoint, in the order of the lines.
+/// The checkpoint that the changes make, in the order of the lines.
 fn state_of<'c>(first: &[Known], changes: impl Iterator<Item = &'c (u64, Change)>) -> Vec<Known> {
     let mut now: BTreeMap<u64, Known> = (0..).zip(first.iter().cloned()).collect();
     for (number, change) in changes {

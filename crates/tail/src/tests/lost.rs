@@ -194,3 +194,14 @@ fn removed_files_can_be_followed_by_another_tail() {
     scene.pass(Duration::from_secs(100));
     assert_eq!((scene.tail().open_files(), scene.lost()), (1, (0, 0)));
 }
+
+/// Scenario: a pipe without a writer is where a file was. Guarantee: it is opened without waiting.
+#[test]
+fn a_pipe_is_not_waited_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&path).status().expect("runs");
+    assert!(made.success());
+    let opened = crate::open::open_file(&path).expect("opens");
+    assert!(!opened.metadata().expect("is known").is_file());
+}

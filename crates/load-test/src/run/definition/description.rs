@@ -40,7 +40,7 @@ pub(super) struct Description {
     pub(super) metrics: Metrics,
     /// Filled in from the target `k6`.
     #[serde(skip)]
-    pub(super) k6: Way,
+    pub(super) k6: K6Form,
     targets: Option<BTreeMap<Target, TargetDescription>>,
 }
 
@@ -63,13 +63,13 @@ struct TargetDescription {
     ready: Option<Ready>,
     metrics: Option<Metrics>,
     /// Of the target `k6` alone.
-    k6: Option<Way>,
+    k6: Option<K6Form>,
 }
 
 /// The output of k6 that a subject takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Way {
+pub(crate) enum K6Form {
     /// Line protocol, at `@LISTEN@`.
     #[default]
     Lines,

@@ -17,8 +17,8 @@ use std::time::Duration;
 use anyhow::{anyhow, bail, ensure};
 
 pub use built_in::BUILT_IN_NAMES;
+pub(super) use description::K6Form;
 pub use description::Tried;
-pub(super) use description::Way;
 use description::{Description, SUBJECT_FILE};
 pub(crate) use description::{Metrics, PipelineMetrics, Selector};
 use error::{at, did_you_mean};
@@ -131,7 +131,7 @@ impl Definition {
     }
 
     /// The output of k6 that it takes.
-    pub(super) fn way(&self) -> Way {
+    pub(super) fn k6_form(&self) -> K6Form {
         self.description.chosen(Target::K6).k6
     }
 

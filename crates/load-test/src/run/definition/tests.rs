@@ -69,8 +69,8 @@ fn all_built_in_subjects_can_be_filled_in_for_all_their_targets_and_no_variable_
             for (variable, _) in template::all(&setting, Scope::default()) {
                 assert!(!all.contains(&format!("@{variable}@")), "{name} {target:?}: {variable}");
             }
-            let is_complete = match (target, definition.way()) {
-                (Target::K6, Way::Lines) => {
+            let is_complete = match (target, definition.k6_form()) {
+                (Target::K6, K6Form::Lines) => {
                     all.contains("http://127.0.0.1:1\"") || all.contains("http://127.0.0.1:1\n")
                 }
                 (Target::K6, _) => all.contains("\"/k6/samples\""),
@@ -84,12 +84,12 @@ fn all_built_in_subjects_can_be_filled_in_for_all_their_targets_and_no_variable_
 /// Guarantee: only a subject of k6's samples alone may have no program, and each way is as named.
 #[test]
 fn samples_of_k6_may_go_directly() {
-    let way = |name: &str| Definition::built_in(name).unwrap().way();
+    let way = |name: &str| Definition::built_in(name).unwrap().k6_form();
     let direct = Definition::built_in("direct").unwrap();
-    assert!(direct.is_direct() && direct.is_installed() && direct.way() == Way::Lines);
+    assert!(direct.is_direct() && direct.is_installed() && direct.k6_form() == K6Form::Lines);
     assert_eq!(
         (way("sluice"), way("sluice-json"), way("telegraf-csv")),
-        (Way::Lines, Way::Json, Way::Csv)
+        (K6Form::Lines, K6Form::Json, K6Form::Csv)
     );
     assert_eq!(Definition::built_in("telegraf-csv").unwrap().program_name(), "telegraf");
     let description =

@@ -158,7 +158,7 @@ impl Figures<'_> {
     }
 }
 
-/// What is missing of the counter that lacks most, as a number of requests: the share of its sum.
+/// The missing part of the counter that lacks most, as a number of requests: the share of its sum.
 /// `None`: a sum is not known.
 fn worst(counters: &[K6Counter], requests: Option<f64>, of: fn(f64) -> f64) -> Option<u64> {
     let mut worst = 0.0_f64;

@@ -16,11 +16,10 @@ use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::definition::{Definition, Way, program_variable};
+use super::definition::{Definition, K6Form, program_variable};
 use super::machine::CoreTimes;
-use super::plan::Plan;
 use super::turn::{Bench, SAMPLE_EVERY, TurnOutcome, metrics_addr};
-use crate::generate::k6::{Form, Output, SAMPLES_PER_REQUEST};
+use crate::generate::k6::{Form, Output};
 use crate::live::Phase;
 use crate::report::{K6Counter, Sample};
 use crate::subject::{Subject, Usage, free_addr, in_path};
@@ -32,47 +31,11 @@ use source::Source;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A k6 whose database is slow takes several times as long as its test.
 const FINISH_WITHIN: Duration = Duration::from_secs(600);
-/// Bytes of a sample in k6's longest form, JSON.
-const SAMPLE_BYTES: f64 = 330.0;
 
 /// A program beside the subjects: by the variable SLUICE_TEST_NAME, or in PATH under this name.
 pub fn find_program(variable: &str, name: &str) -> Option<PathBuf> {
     let named = std::env::var_os(program_variable(variable)).map(PathBuf::from);
     named.filter(|path| path.is_file()).or_else(|| in_path(name))
-}
-
-/// The load's source in words, for the report.
-pub(super) fn carried(plan: &Plan) -> Option<String> {
-    Some(match plan.k6.k6 {
-        Some(_) => "made by k6 itself".to_owned(),
-        None => format!("{SAMPLES_PER_REQUEST} samples each, generated as k6 1.8.1 writes them"),
-    })
-}
-
-/// Checks that there is room for k6's file, which grows until the end of the turn.
-pub(super) fn check(plan: &Plan) -> Result<()> {
-    let rate = plan.rate_per_s().unwrap_or_default();
-    if plan.k6.k6.is_none() {
-        let output = Output::File(Form::Csv, PathBuf::new());
-        crate::generate::k6::Samples { output, requests_per_s: rate }.check()?;
-    }
-    if plan.subjects.iter().all(|one| one.way() == Way::Lines) {
-        return Ok(());
-    }
-    let samples = rate * SAMPLES_PER_REQUEST as f64 * plan.duration.as_secs_f64();
-    let (needed, folder) = (samples * SAMPLE_BYTES, std::env::temp_dir());
-    let disk = rustix::fs::statvfs(&folder).with_context(|| folder.display().to_string())?;
-    let free = disk.f_bavail.saturating_mul(disk.f_frsize) as f64;
-    let mib = |bytes: f64| (bytes / f64::from(1 << 20)).ceil();
-    ensure!(
-        free >= needed,
-        "k6's file needs up to {} MiB in {}, where {} MiB are free: set TMPDIR to another disk, \
-         or a lower rate (-r) or shorter load (-d)",
-        mib(needed),
-        folder.display(),
-        mib(free)
-    );
-    Ok(())
 }
 
 /// The three parts of a turn, and what is known of each so far.
@@ -109,7 +72,7 @@ pub(super) async fn run(bench: Bench<'_>, definition: &Definition) -> Result<Opt
     let folder = TempDir::with_prefix("sluice-load-test-k6-").context("no folder for k6's file")?;
     let listen = free_addr()?;
     let mut setting = plan.setting(cores, listen, metrics_addr(plan)?, vec![database.addr()])?;
-    let file = file_of(definition.way(), folder.path());
+    let file = file_of(definition.k6_form(), folder.path());
     setting.k6_file = Some(file.clone());
     let subject = if definition.is_direct() {
         None
@@ -121,7 +84,7 @@ pub(super) async fn run(bench: Bench<'_>, definition: &Definition) -> Result<Opt
         })
     };
     let to = if subject.is_some() { listen } else { database.addr() };
-    let source = Source::start(plan, cores, output(definition.way(), to, file)).await?;
+    let source = Source::start(plan, cores, output(definition.k6_form(), to, file)).await?;
     let mut parts = Parts { source, subject, database, usages: [None; 3] };
     parts.look();
     let (before, began) = (parts.usages, Instant::now());
@@ -151,15 +114,15 @@ pub(super) async fn run(bench: Bench<'_>, definition: &Definition) -> Result<Opt
     Ok(Some(figures.outcome(samples)))
 }
 
-fn file_of(way: Way, folder: &Path) -> PathBuf {
-    folder.join(if way == Way::Json { "k6.json" } else { "k6.csv" })
+fn file_of(way: K6Form, folder: &Path) -> PathBuf {
+    folder.join(if way == K6Form::Json { "k6.json" } else { "k6.csv" })
 }
 
-fn output(way: Way, to: SocketAddr, file: PathBuf) -> Output {
+fn output(way: K6Form, to: SocketAddr, file: PathBuf) -> Output {
     match way {
-        Way::Lines => Output::Influx(to),
-        Way::Json => Output::File(Form::Json, file),
-        Way::Csv => Output::File(Form::Csv, file),
+        K6Form::Lines => Output::Influx(to),
+        K6Form::Json => Output::File(Form::Json, file),
+        K6Form::Csv => Output::File(Form::Csv, file),
     }
 }
 
@@ -199,7 +162,7 @@ async fn under_load(
     }
 }
 
-/// What the database has after the drain.
+/// The database's contents after the drain.
 struct Arrived {
     counters: Vec<K6Counter>,
     /// Nothing is missing.

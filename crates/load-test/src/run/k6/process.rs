@@ -30,7 +30,7 @@ pub(super) struct K6 {
     _server: (Page, OwnRuntime),
 }
 
-/// What k6 says at its end.
+/// The figures that k6 gives at its end.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Report {
     counters: Vec<(String, f64)>,

@@ -31,7 +31,7 @@ pub(super) struct Generator {
     _runtime: OwnRuntime,
 }
 
-/// What a source knows of its writes.
+/// A source's knowledge of its writes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Flushes {
     pub(super) number: Option<u64>,

@@ -30,7 +30,7 @@ use line::Point;
 
 /// `max-body-size` of InfluxDB, of the body as it is sent.
 const BODY_LIMIT_BYTES: usize = 25_000_000;
-/// What such a body may inflate to.
+/// The most that such a body may inflate to.
 const INFLATED_LIMIT_BYTES: u64 = 1 << 30;
 
 /// Fields that are added up: as k6 writes counters, and as Telegraf's `basicstats` does.

@@ -50,7 +50,7 @@ pub struct Samples {
     pub requests_per_s: f64,
 }
 
-/// What was generated so far, and what became of it as far as k6 would know.
+/// The samples that were generated so far, and what became of it as far as k6 would know.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Written {
     /// HTTP requests that the script would have made.
@@ -101,7 +101,7 @@ impl Samples {
             ticks += 1;
             tokio::select! {
                 () = sleep_until(began + every * ticks) => {}
-                // An error means that nobody can stop it any more.
+                // An error means that it cannot be stopped any more.
                 _ = stop.wait_for(|stop| *stop) => is_over = true,
             }
             let elapsed_s = began.elapsed().as_secs_f64();

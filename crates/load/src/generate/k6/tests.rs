@@ -43,8 +43,8 @@ async fn what_is_generated_is_what_arrives() {
 /// as k6 drops them, and the generator goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flush_that_fails_drops_its_samples() {
-    let nobody = Influx::start(&COUNTERS).await.unwrap().addr();
-    let written = run(at(Output::Influx(nobody), 100.0), Duration::from_millis(1_500)).await;
+    let gone = Influx::start(&COUNTERS).await.unwrap().addr();
+    let written = run(at(Output::Influx(gone), 100.0), Duration::from_millis(1_500)).await;
     assert!(written.requests >= 150 && written.flushes_failed == written.flushes, "{written:?}");
     assert_eq!(written.requests_dropped, written.requests, "{written:?}");
     assert!(written.failure.is_some(), "{written:?}");

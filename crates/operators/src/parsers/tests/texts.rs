@@ -166,7 +166,7 @@ fn named_groups_of_a_regular_expression_become_a_map() {
     );
     for (options, expected) in [
         ("", "`operators[0].regex` is required"),
-        ("regex: '('", "is not regular expression"),
+        ("regex: '('", "is not a regular expression"),
         ("regex: '(.*)'", "has no named group"),
     ] {
         let error = built("regex_parser", options).err().unwrap_or_default();

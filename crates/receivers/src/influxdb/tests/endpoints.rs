@@ -111,7 +111,7 @@ async fn a_body_can_be_taken_as_a_whole_or_not_at_all() {
         assert_eq!(body["error"], "parsing failed for write_lp endpoint");
         assert_eq!(body["data"]["line_number"], 10_001, "{body}");
     }
-    let answer = send(&*receiver, head, lines.repeat(10).as_bytes()).await;
+    let answer = send(&*receiver, head, lines.repeat(20).as_bytes()).await;
     assert_eq!(parts(&answer).0, 413, "{answer}");
     assert!(answer.contains("accept_partial=false"), "{answer}");
     assert_eq!((engine.points(), engine.requests().len()), (10_000, 1), "nothing else is taken");
