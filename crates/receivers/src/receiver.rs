@@ -21,8 +21,8 @@ pub type ReceiverKind = ComponentKind<Box<dyn ReceiverConfig>, fn() -> TableDoc>
 /// A list of kinds of receivers.
 pub type ReceiverKinds = ComponentKinds<Box<dyn ReceiverConfig>, fn() -> TableDoc>;
 
-/// The state that a receiver that fetches leaves to the one that follows it, by stream. A stream's name
-/// is that of the source, whatever the receiver's options: a whole path, a URL.
+/// The state that a receiver that fetches leaves to the one that follows it, by stream. A stream's
+/// name is that of the source, whatever the receiver's options: a whole path, a URL.
 #[derive(Debug, Default)]
 pub struct Streams {
     pub positions: HashMap<String, Positions>,
