@@ -31,7 +31,7 @@ async fn what_is_generated_is_what_arrives() {
     let lasts = Duration::from_millis(2_500);
     let written = run(at(Output::Influx(sink.addr()), 2_000.0), lasts).await;
     assert!((3..=4).contains(&written.flushes), "{written:?}");
-    assert!(written.requests >= 5_000 && written.sums[0] == written.requests, "{written:?}");
+    assert!(written.requests >= 4_000 && written.sums[0] == written.requests, "{written:?}");
     assert_eq!((written.flushes_failed, written.requests_dropped), (0, 0), "{written:?}");
     assert!(written.samples >= written.requests * SAMPLES_PER_REQUEST + 4, "{written:?}");
     for (name, sum) in COUNTERS.iter().zip(written.sums) {
@@ -45,7 +45,7 @@ async fn what_is_generated_is_what_arrives() {
 async fn a_flush_that_fails_drops_its_samples() {
     let gone = Influx::start(&COUNTERS).await.unwrap().addr();
     let written = run(at(Output::Influx(gone), 100.0), Duration::from_millis(1_500)).await;
-    assert!(written.requests >= 150 && written.flushes_failed == written.flushes, "{written:?}");
+    assert!(written.requests >= 100 && written.flushes_failed == written.flushes, "{written:?}");
     assert_eq!(written.requests_dropped, written.requests, "{written:?}");
     assert!(written.failure.is_some(), "{written:?}");
 }
@@ -65,7 +65,7 @@ async fn files_are_whole() {
             _ => !line.starts_with("metric_name"),
         });
         assert_eq!(samples.count() as u64, written.samples, "{written:?}");
-        assert!(written.requests >= 700 && text.ends_with('\n'), "{written:?}");
+        assert!(written.requests >= 500 && text.ends_with('\n'), "{written:?}");
     }
 }
 
