@@ -248,6 +248,7 @@ async fn what_an_orderly_end_writes_is_not_read_again() {
     let engine = start(&config).await;
     let metrics = engine.metrics_address().expect("there are metrics");
     until("all is read", async || metric(metrics, "lines_read{").await == length).await;
+    until("there is a checkpoint", async || checkpoint().is_ok()).await;
     assert_eq!(checkpoint().expect("is there"), "0 a.log\n", "nothing is on disk");
     engine.shutdown(Duration::from_secs(5)).await;
     assert_eq!(checkpoint().expect("is there"), format!("{length} a.log\n"));

@@ -212,7 +212,7 @@ mod tests {
         let record = record();
         let again: RunRecord = serde_json::from_str(&record.to_json()).expect("a record");
         assert_eq!(again, record);
-        assert!(to_html(&[record.clone()]).contains("From k6 to InfluxDB"));
+        assert!(to_html(std::slice::from_ref(&record)).contains("From k6 to InfluxDB"));
         assert!(to_csv(&[record]).contains(",k6,here,"));
     }
 }

@@ -95,8 +95,8 @@ impl Summary {
 
     /// The newest form has the rate of checks as three metrics that k6 itself has not.
     fn add_checks(&mut self, metrics: &Value) {
-        let metrics = metrics.as_array().into_iter().flatten();
-        let total = metrics.filter(|metric| metric["name"] == "checks_total").next_back();
+        let mut metrics = metrics.as_array().into_iter().flatten();
+        let total = metrics.rfind(|metric| metric["name"] == "checks_total");
         if let Some(count) = total.and_then(|metric| metric["values"]["count"].as_f64()) {
             let measurement = "checks".to_owned();
             self.expected.push(Expected { measurement, told: Told::Count(count) });

@@ -191,7 +191,7 @@ mod tests {
         let requests = counter("http_reqs", 1_000.0, Some(1_000.0));
         let bytes = counter("data_sent", 100_000.0, Some(75_000.0));
         let more = counter("iterations", 1_000.0, Some(1_003.0));
-        assert_eq!(all(&[requests.clone()]), (Some(0), Some(0)));
+        assert_eq!(all(std::slice::from_ref(&requests)), (Some(0), Some(0)));
         assert_eq!(all(&[requests.clone(), bytes, more]), (Some(250), Some(3)));
         let one_byte = counter("data_sent", 1e9, Some(1e9 - 1.0));
         assert_eq!(all(&[requests.clone(), one_byte]), (Some(1), Some(0)));

@@ -21,7 +21,7 @@ const THREADS: &str = "k6-generator";
 
 pub(super) enum Source {
     Generator(Generator),
-    K6(K6),
+    K6(Box<K6>),
 }
 
 pub(super) struct Generator {
@@ -45,7 +45,7 @@ pub(super) struct Flushes {
 impl Source {
     pub(super) async fn start(plan: &Plan, cores: &Cores, output: Output) -> Result<Source> {
         if let Some(binary) = &plan.k6.k6 {
-            return Ok(Source::K6(K6::start(plan, binary, cores, output).await?));
+            return Ok(Source::K6(Box::new(K6::start(plan, binary, cores, output).await?)));
         }
         let requests_per_s = plan.rate_per_s().unwrap_or_default();
         let samples = Samples { output, requests_per_s };

@@ -36,7 +36,7 @@ pub(super) struct Flusher {
 
 enum To {
     File(Arc<Mutex<File>>, String),
-    Influx { client: HttpClient, base: String, writes: Arc<Semaphore> },
+    Influx { client: Box<HttpClient>, base: String, writes: Arc<Semaphore> },
 }
 
 impl Flusher {
@@ -52,7 +52,7 @@ impl Flusher {
             Output::Influx(server) => {
                 let mut connector = HttpConnector::new();
                 connector.set_nodelay(true);
-                let client = Client::builder(TokioExecutor::new()).build(connector);
+                let client = Box::new(Client::builder(TokioExecutor::new()).build(connector));
                 let base = format!("http://{server}");
                 let _ = post(&client, format!("{base}{CREATE}"), Bytes::new()).await;
                 To::Influx { client, base, writes: semaphore() }

@@ -19,8 +19,7 @@ async fn run(samples: Samples, lasts: Duration) -> Written {
     tokio::time::sleep(lasts).await;
     stop.send_replace(true);
     running.await.expect("ends").expect("is written");
-    let written = written.lock().clone();
-    written
+    Written::clone(&written.lock())
 }
 
 /// Scenario: samples of two and a half seconds are sent to a sink. Guarantee: there is a request

@@ -45,8 +45,8 @@ pub(super) fn read(agent: Option<Section>, tags: Option<Section>, report: &mut R
 }
 
 fn read_agent(mut section: Section, report: &mut Report) -> Agent {
-    let mut agent = Agent::default();
-    agent.interval = section.text("interval", report);
+    let interval = section.text("interval", report);
+    let mut agent = Agent { interval, ..Agent::default() };
     if let Some((line, _)) = section.text("flush_interval", report) {
         let text = "nothing waits for it: a request goes out as soon as there is something to send";
         report.note(line, &section.place("flush_interval"), text);

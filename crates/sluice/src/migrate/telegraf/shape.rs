@@ -214,8 +214,8 @@ pub(super) fn csv(section: &mut Section, report: &mut Report) -> Option<Shape> {
     });
     let columns = names.as_ref().map_or(COLUMNS.len(), Vec::len).min(COLUMNS.len());
     let place = section.place("csv_tag_columns");
-    for at in 3..columns {
-        let (ours, theirs) = (COLUMNS[at], name_of(at));
+    for (at, ours) in COLUMNS.iter().copied().enumerate().take(columns).skip(3) {
+        let theirs = name_of(at);
         let is_tag = tags.iter().any(|tag| tag == theirs);
         match ours {
             "extra_tags" if is_tag => {
