@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use crate::file::{File, Place};
 use crate::glob::Found;
 use crate::gone::is_at;
-use crate::identity::{Head, Inode, Mark, hash};
+use crate::identify::mark_at;
+use crate::identity::{Head, Inode};
 use crate::watch::Change;
 use crate::{FileId, Tail, window};
 
@@ -277,15 +278,14 @@ impl Tail {
 
     /// Reads what comes from now on, also if the file cannot be opened or read yet.
     fn begin_at_end(&mut self, id: FileId, now: Instant) {
+        if self.open(id, now) {
+            match self.begin_behind(id) {
+                Ok(()) => return self.schedule.soon(id),
+                Err(error) => self.failed(id, &error, now),
+            }
+        }
         if let Some(file) = self.files.get_mut(&id) {
             file.rare.old_bytes = file.size;
-        }
-        if !self.open(id, now) {
-            return;
-        }
-        match self.begin_behind(id) {
-            Ok(()) => self.schedule.soon(id),
-            Err(error) => self.failed(id, &error, now),
         }
     }
 
@@ -295,13 +295,9 @@ impl Tail {
         let size = open.metadata()?.len();
         let offset = if file.is_gzip { window::inflated_len(open)? } else { size };
         let head = window::peek(open, file.is_gzip, 0, self.options.head_bytes)?;
-        let mark = Mark { offset, ..Mark::default() };
-        let length = mark.lead_len();
-        let lead = window::peek(open, file.is_gzip, offset - length as u64, length)?;
-        file.mark = Mark { lead: hash(&lead), ..mark };
+        file.mark = mark_at(open, file.is_gzip, offset)?;
         file.head = Head::of(&head[..head.len().min(offset as usize)]);
-        (file.is_identified, file.rare.old_bytes) = (true, 0);
-        file.rare.release();
+        file.is_identified = true;
         Ok(())
     }
 

@@ -117,10 +117,8 @@ impl Tail {
         }
         let Some(file) = self.files.get_mut(&id) else { return Ok(None) };
         if begin > 0 {
-            let mark = Mark { offset: begin, ..Mark::default() };
-            let (lead, open) = (mark.lead_len(), file.open.as_ref());
-            let lead = open.map(|open| window::peek(open, is_gzip, begin - lead as u64, lead));
-            file.mark = Mark { lead: hash(&lead.transpose()?.unwrap_or_default()), ..mark };
+            let Some(open) = &file.open else { return Ok(None) };
+            file.mark = mark_at(open, is_gzip, begin)?;
         }
         file.head = Head::of(&head);
         (file.is_identified, file.rare.held, file.rare.old_bytes) = (true, None, 0);
@@ -379,10 +377,7 @@ fn end_of_rest(
     if !content.head.begins(&head) {
         return Ok(None);
     }
-    let mark = Mark { offset: size, is_within: false, ..content.mark };
-    let length = mark.lead_len();
-    let lead = window::peek(open, false, size - length as u64, length)?;
-    Ok(Some(Mark { lead: hash(&lead), ..mark }))
+    Ok(Some(Mark { records: content.mark.records, ..mark_at(open, false, size)? }))
 }
 
 /// Whether the file is compressed. `None`: its first bytes are not there yet.
@@ -392,6 +387,14 @@ pub(crate) fn is_gzip(compression: Compression, open: &fs::File) -> io::Result<O
         Compression::Gzip => Ok(Some(true)),
         Compression::Auto => window::begins_as_gzip(open),
     }
+}
+
+/// A place in a content from which it is read as a new one.
+pub(crate) fn mark_at(open: &fs::File, is_gzip: bool, offset: u64) -> io::Result<Mark> {
+    let mark = Mark { offset, ..Mark::default() };
+    let length = mark.lead_len();
+    let lead = window::peek(open, is_gzip, offset - length as u64, length)?;
+    Ok(Mark { lead: hash(&lead), ..mark })
 }
 
 /// Where reading begins in a content that is not known.

@@ -105,39 +105,6 @@ impl Tail {
         self.bound_open(keeps);
     }
 
-    /// Open files of contents that have left their paths. Of a file that was removed, its bytes are
-    /// nowhere else.
-    pub fn take_left(&mut self) -> Vec<(FileId, fs::File)> {
-        let away: Vec<FileId> = self.away.drain(..).collect();
-        let mut left = Vec::new();
-        for id in away {
-            let Some(file) = self.files.get_mut(&id) else { continue };
-            if file.place == Place::Away
-                && let Some(open) = file.open.take()
-            {
-                self.open_count -= 1;
-                left.push((id, open));
-            }
-        }
-        left
-    }
-
-    /// Goes on with the open file of a content that has left, as [`Tail::take_left`] of another
-    /// tail gave it. The content is remembered already.
-    pub fn follow(&mut self, id: FileId, open: fs::File, now: Instant) {
-        let is_gzip = is_gzip(self.options.compression, &open);
-        let Ok(metadata) = open.metadata() else { return };
-        self.set_present(id);
-        let Some(file) = self.files.get_mut(&id) else { return };
-        file.is_gzip = is_gzip.ok().flatten().unwrap_or(false);
-        (file.place, file.active, file.size) = (Place::Away, now, metadata.len());
-        file.open = Some(open);
-        self.open_count += 1;
-        self.note_open(id);
-        self.away.push_back(id);
-        self.schedule.soon(id);
-    }
-
     /// Opens files that wait for their turn, as far as there is room: one that is removed before
     /// that is read all the same. Files that are read to their end make room.
     pub fn open_waiting(&mut self, now: Instant) {

@@ -65,7 +65,7 @@ impl Fed {
                 return Err(format!("the receiver `{receiver}` does not count by measurement"));
             }
             if sources.receivers.iter().any(|other| other.receiver == *receiver) {
-                return Err(format!("the data of `{receiver}` comes by several inflows"));
+                return Err(format!("the data of `{receiver}` comes by several ways"));
             }
             sources.receivers.push(inflow);
             for step in steps {

@@ -178,8 +178,8 @@ impl Columns {
         let mut columns = Columns::default();
         let Some(sources) = sources else { return columns };
         let mut parts = Vec::new();
-        for way in &sources.receivers {
-            let received = way.counters.received().map(|it| it.read()).unwrap_or_default();
+        for inflow in &sources.receivers {
+            let received = inflow.counters.received().map(|it| it.read()).unwrap_or_default();
             columns.received.add(&received);
             parts.push(received);
         }

@@ -1,6 +1,6 @@
 //! Metrics of the ledger: points by measurement, and whether deliveries are balanced.
 
-use sluice_flow::Tally;
+use sluice_flow::{Counts, Tally};
 use sluice_processors::Aggregated;
 use sluice_telemetry::exposition::{Exposition, Series};
 use sluice_telemetry::row;
@@ -12,9 +12,9 @@ use crate::status::EngineStatus;
 
 const WITH_SAMPLES: &str = "a pipeline carries samples of k6 or InfluxDB";
 
-fn each(series: &mut Series<'_, '_>, tallies: [&Tally; 2]) {
-    let mut counts = tallies[0].read();
-    counts.add(&tallies[1].read());
+fn each(series: &mut Series<'_, '_>, tallies: &[&Tally]) {
+    let mut counts = Counts::default();
+    tallies.iter().for_each(|tally| counts.add(&tally.read()));
     counts.all().for_each(|(name, points)| series.add(&[name], points as f64));
 }
 
@@ -23,11 +23,11 @@ pub(super) const AGGREGATED: Table<Aggregated> = Table {
     labels: &["processor", "otel.signal"],
     metrics: &[
         row!(Counter "sluice_ledger_aggregated_in_points" by ["measurement"],
-            |it: &Aggregated, series| each(series, [&it.taken, &Tally::default()]),
+            |it: &Aggregated, series| each(series, &[&it.taken]),
             "Points that the processor took out of requests, by measurement.")
         .only(WITH_SAMPLES),
         row!(Counter "sluice_ledger_aggregated_out_points" by ["measurement"],
-            |it: &Aggregated, series| each(series, [&it.made, &Tally::default()]),
+            |it: &Aggregated, series| each(series, &[&it.made]),
             "Points that it gave out for them, by their own measurement.")
         .only(WITH_SAMPLES),
     ],
@@ -38,15 +38,15 @@ pub(super) const ACCOUNTS: Table<Account> = Table {
     labels: &["exporter", "pipeline"],
     metrics: &[
         row!(Counter "sluice_ledger_written_points" by ["measurement"],
-            |it: &Account, series| each(series, [&it.of_now.written, &it.of_found.written]),
+            |it: &Account, series| each(series, &[&it.of_now.written, &it.of_found.written]),
             "Points in requests that the backend has taken, by measurement.")
         .only(WITH_SAMPLES),
         row!(Counter "sluice_ledger_left_out_points" by ["measurement"],
-            |it: &Account, series| each(series, [&it.of_now.left_out, &it.of_found.left_out]),
+            |it: &Account, series| each(series, &[&it.of_now.left_out, &it.of_found.left_out]),
             "Points that cannot be written in the backend's form, by measurement.")
         .only(WITH_SAMPLES),
         row!(Counter "sluice_ledger_dead_points" by ["measurement"],
-            |it: &Account, series| each(series, [&it.of_now.dead, &it.of_found.dead]),
+            |it: &Account, series| each(series, &[&it.of_now.dead, &it.of_found.dead]),
             "Points that became dead letters, by measurement.")
         .only(WITH_SAMPLES),
     ],

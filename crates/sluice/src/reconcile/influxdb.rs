@@ -1,7 +1,6 @@
 //! The contents of InfluxDB 1.x, of each measurement, by InfluxQL.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use anyhow::{Context, Result, anyhow, bail};
 use base64::Engine as _;
@@ -9,6 +8,7 @@ use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::arguments::ReconcileArguments;
@@ -117,14 +117,7 @@ fn read(result: &Value) -> Result<Found> {
 }
 
 fn encoded(text: &str) -> String {
-    let mut out = String::new();
-    for byte in text.bytes() {
-        let _ = match byte.is_ascii_alphanumeric() {
-            true => write!(out, "{}", byte as char),
-            false => write!(out, "%{byte:02x}"),
-        };
-    }
-    out
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
 
 #[cfg(test)]
@@ -151,6 +144,6 @@ mod tests {
 
     #[test]
     fn a_form_has_no_sign_that_means_something() {
-        assert_eq!(encoded("a&b=c d\"é"), "a%26b%3dc%20d%22%c3%a9");
+        assert_eq!(encoded("a&b=c d\"é"), "a%26b%3Dc%20d%22%C3%A9");
     }
 }

@@ -119,19 +119,7 @@ pub(super) fn parsed(written: &str) -> Option<Duration> {
 
 /// A number of bytes: `32MiB`, `1MB`, `500`. None if it is none.
 pub(super) fn bytes(written: &str) -> Option<u64> {
-    let end = written.find(|it: char| !it.is_ascii_digit() && it != '.').unwrap_or(written.len());
-    let number: f64 = written[..end].parse().ok()?;
-    let unit: u64 = match written[end..].trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kb" => 1_000,
-        "kib" => 1 << 10,
-        "m" | "mb" => 1_000_000,
-        "mib" => 1 << 20,
-        "g" | "gb" => 1_000_000_000,
-        "gib" => 1 << 30,
-        _ => return None,
-    };
-    Some((number * unit as f64) as u64)
+    sluice_config::size::parse(written).ok()
 }
 
 /// An integer, or a variable that has one.
