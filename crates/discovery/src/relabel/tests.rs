@@ -226,7 +226,7 @@ fn mistakes_are_named() {
         (
             Utf8,
             "{regex: '(', target_label: a}",
-            "`x.rules[0].regex`: `(` is not regular expression:",
+            "`x.rules[0].regex`: `(` is not a regular expression:",
         ),
         (Utf8, "{source_labels: [''], target_label: a}", "source_labels` has an empty name"),
         (
