@@ -6,15 +6,16 @@
 mod component;
 mod gateway;
 mod influx;
+mod k6;
 mod victoria;
 
 use std::net::SocketAddr;
-use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use component::component;
 use gateway::{Gateway, SOON, eventually, get};
 use influx::{InfluxDb, send};
+use k6::K6;
 use serde_json::{Value, json};
 use sluice_load_test::subject::free_addr;
 use tempfile::TempDir;
@@ -293,21 +294,9 @@ async fn what_k6_writes_is_as_if_written_directly() {
     let Some(k6) = component("SLUICE_TEST_K6") else { return };
     let Some((influxdb, gateway, receiver)) = start("").await else { return };
     let folder = TempDir::new().expect("a folder");
-    let script = folder.path().join("script.js");
-    std::fs::write(&script, SCRIPT).expect("is written");
     for output in [format!("{}/direct", influxdb.address), format!("{receiver}/k6")] {
-        let mut command = Command::new(&k6);
-        command
-            .args(["run", "--quiet", "--no-usage-report", "--address", "localhost:0", "--out"])
-            .arg(format!("influxdb=http://{output}"))
-            .arg(&script)
-            .env("TARGET", influxdb.address.to_string())
-            .env("HOME", folder.path())
-            .stdin(Stdio::null());
-        let finished = tokio::task::spawn_blocking(move || command.output()).await;
-        let finished = finished.expect("ends").expect("k6 runs");
-        let said = String::from_utf8_lossy(&finished.stderr).into_owned();
-        assert!(finished.status.success(), "{said}");
+        let run = K6::new(&k6, folder.path(), SCRIPT).out(format!("influxdb=http://{output}"));
+        run.env("TARGET", influxdb.address).run().await;
     }
     for (measurement, sum) in [("http_reqs", 400.0), ("iterations", 400.0), ("checks", 400.0)] {
         let query = format!("SELECT sum(value) FROM {measurement}");

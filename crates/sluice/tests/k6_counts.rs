@@ -6,18 +6,19 @@
 mod component;
 mod gateway;
 mod influx;
+mod k6;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 use std::time::Duration;
 
 use component::component;
 use gateway::{Gateway, alone, eventually};
 use influx::InfluxDb;
+use k6::K6;
 use serde_json::Value;
 use sluice_load_test::backend::page::Page;
 use sluice_load_test::subject::{Subject, SubjectSpec, free_addr};
@@ -52,30 +53,13 @@ async fn run_k6(k6: &Path, lasts_s: u64, influxdb: &str) -> Counted {
     let page = Page::serve().await.expect("listens");
     let folder = TempDir::new().expect("a folder");
     let at = |name: &str| folder.path().join(name);
-    std::fs::write(at("script.js"), SCRIPT).expect("is written");
-    let mut command = Command::new(k6);
-    command
-        .args(["run", "--quiet", "--no-usage-report", "--address", "localhost:0"])
-        .args(["--out", &format!("influxdb=http://{influxdb}"), "--out"])
-        .arg(format!("json={}", at("samples.json").display()))
-        .arg("--summary-export")
-        .arg(at("summary.json"))
-        .arg(at("script.js"))
-        .env("TARGET", page.addr().to_string())
-        .env("LASTS", format!("{lasts_s}s"))
-        .env("HOME", folder.path())
-        .stdin(Stdio::null());
-    let finished = tokio::task::spawn_blocking(move || command.output()).await;
-    let finished = finished.expect("ends").expect("k6 runs");
-    let said = String::from_utf8_lossy(&finished.stderr).into_owned();
-    assert!(finished.status.success(), "{said}");
-    let summary: Value =
-        serde_json::from_slice(&std::fs::read(at("summary.json")).expect("a summary"))
-            .expect("is JSON");
-    // Only counters have a `count`.
-    let metrics = summary["metrics"].as_object().expect("metrics").iter();
-    let summary = metrics.filter_map(|(name, it)| Some((name.clone(), it["count"].as_f64()?)));
-    Counted { summary: summary.collect(), oracle: oracle(&at("samples.json")) }
+    let run = K6::new(k6, folder.path(), SCRIPT)
+        .out(format!("influxdb=http://{influxdb}"))
+        .out(format!("json={}", at("samples.json").display()))
+        .env("TARGET", page.addr())
+        .env("LASTS", format!("{lasts_s}s"));
+    let summary = run.run().await.counters();
+    Counted { summary, oracle: oracle(&at("samples.json")) }
 }
 
 /// The samples of counters in a file of k6's JSON.

@@ -4,14 +4,15 @@
 #[path = "../../load-test/tests/support/component.rs"]
 mod component;
 mod gateway;
+mod k6;
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use component::component;
 use gateway::{Gateway, alone, eventually, keeping_backend};
+use k6::K6;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
@@ -84,34 +85,20 @@ async fn files_of_k6_arrive() {
     let backends = [keeping_backend(10_000).await, keeping_backend(10_000).await];
     let folder = TempDir::new().expect("a folder");
     let path = folder.path();
-    let (script, summary) = (path.join("script.js"), path.join("summary"));
-    std::fs::write(&script, SCRIPT).expect("is written");
     let mut gateway = Gateway::start(&config(path, &backends)).await;
     let target = serve().await;
     let out = |kind: &str| format!("{kind}={}", path.join(format!("k6.{kind}")).display());
-    let mut command = Command::new(k6);
-    command
-        .args(["run", "--quiet", "--no-usage-report", "--address", "localhost:0"])
-        .args(["--out", &out("json"), "--out", &out("csv"), "--summary-export"])
-        .arg(&summary)
-        .arg(&script)
-        .env("TARGET", target.to_string())
-        .env("HOME", path)
-        .stdin(Stdio::null());
-    let running = tokio::task::spawn_blocking(move || command.output());
+    let run = K6::new(&k6, path, SCRIPT).out(out("json")).out(out("csv")).env("TARGET", target);
+    let running = tokio::spawn(run.run());
     let some = async || backends.iter().all(|it| it.items() > 0);
     assert!(eventually(ARRIVES_WITHIN, some).await, "{}", gateway.output());
     gateway.terminate();
     let status = gateway.ended_within(ARRIVES_WITHIN).await;
     assert!(status.success(), "{}", gateway.output());
     let gateway = Gateway::start(&config(path, &backends)).await;
-    let finished = running.await.expect("ends").expect("k6 runs");
-    let output = String::from_utf8_lossy(&finished.stderr).into_owned();
-    assert!(finished.status.success(), "{output}");
-    let summary = std::fs::read(&summary).expect("a summary");
-    let summary: serde_json::Value = serde_json::from_slice(&summary).expect("is JSON");
-    let counted = |name: &str| summary["metrics"][name]["count"].as_f64().expect("a count");
-    assert_eq!((counted("iterations"), counted("bought")), (400.0, 1_200.0), "{summary}");
+    let summary = running.await.expect("ends").counters();
+    let counted = |name: &str| summary[name];
+    assert_eq!((counted("iterations"), counted("bought")), (400.0, 1_200.0), "{summary:?}");
     for backend in &backends {
         for name in ["http_reqs", "iterations", "bought", "data_sent"] {
             let all = async || points_of(backend, name).1 >= counted(name);

@@ -4,16 +4,16 @@
 #[path = "../../load-test/tests/support/component.rs"]
 mod component;
 mod gateway;
+mod k6;
 mod victoria;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use component::component;
 use gateway::{Gateway, alone, eventually, get, keeping_backend};
+use k6::K6;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
@@ -25,6 +25,9 @@ use victoria::VictoriaMetrics;
 
 const ARRIVES_WITHIN: Duration = Duration::from_secs(60);
 const ITERATIONS: f64 = 300.0;
+const COUNTERS: [&str; 3] = ["http_reqs", "iterations", "data_received"];
+
+type Env = Vec<(&'static str, String)>;
 
 /// Its requests go to the health check of the gateway under test. It takes some seconds, so that
 /// k6 sends more than once.
@@ -32,37 +35,14 @@ const SCRIPT: &str = "import http from 'k6/http';\nimport { sleep } from 'k6';\n
     export const options = {vus: 10, iterations: 300};\n\
     export default function () { http.get(`http://${__ENV.TARGET}/`); sleep(0.1); }\n";
 
-/// Runs k6 with an output and its variables, and returns the counters of its summary.
-async fn run(
-    k6: PathBuf,
-    folder: &Path,
-    target: SocketAddr,
-    output: &'static str,
-    env: Vec<(&'static str, String)>,
-) -> BTreeMap<&'static str, f64> {
-    let (script, summary) = (folder.join("script.js"), folder.join("summary"));
-    std::fs::write(&script, SCRIPT).expect("is written");
-    let mut command = Command::new(k6);
-    command
-        .args(["run", "--quiet", "--no-usage-report", "--address", "localhost:0"])
-        .args(["--out", output, "--summary-export"])
-        .arg(&summary)
-        .arg(&script)
-        .env("TARGET", target.to_string())
-        .env("HOME", folder)
-        .envs(env)
-        .stdin(Stdio::null());
-    let finished = tokio::task::spawn_blocking(move || command.output()).await;
-    let finished = finished.expect("ends").expect("k6 runs");
-    let said = String::from_utf8_lossy(&finished.stderr).into_owned();
-    assert!(finished.status.success(), "{said}");
-    assert!(!said.contains("level=error"), "k6 sends without an error: {said}");
-    let summary = std::fs::read(&summary).expect("a summary");
-    let summary: serde_json::Value = serde_json::from_slice(&summary).expect("is JSON");
-    let counted = |name| (name, summary["metrics"][name]["count"].as_f64().expect("a count"));
-    let counted = ["http_reqs", "iterations", "data_received"].map(counted);
-    assert_eq!(counted[1].1, ITERATIONS, "{summary}");
-    counted.into()
+/// Runs k6 with the variables of an output. Returns the counters of its summary.
+async fn counters(mut run: K6, target: SocketAddr, env: Env) -> BTreeMap<String, f64> {
+    run.env.extend(env);
+    let finished = run.env("TARGET", target).run().await;
+    assert!(!finished.said.contains("level=error"), "k6 sends without an error: {}", finished.said);
+    let counted = finished.counters();
+    assert_eq!(counted["iterations"], ITERATIONS, "{counted:?}");
+    counted.into_iter().filter(|(name, _)| COUNTERS.contains(&&**name)).collect()
 }
 
 /// The total of a cumulative sum, over the last points of its series. Negative where a point is of
@@ -116,11 +96,11 @@ async fn the_output_for_otlp_arrives() {
             ("K6_OTEL_EXPORT_INTERVAL", "500ms".to_owned()),
         ];
         let folder = TempDir::new().expect("a folder");
-        let counted = run(k6.clone(), folder.path(), gateway.health, "opentelemetry", env).await;
-        for (name, count) in counted {
-            let all = async || total(&backend, name) == count;
+        let run = K6::new(&k6, folder.path(), SCRIPT).out("opentelemetry");
+        for (name, count) in counters(run, gateway.health, env).await {
+            let all = async || total(&backend, &name) == count;
             let arrived = eventually(ARRIVES_WITHIN, all).await;
-            let has = total(&backend, name);
+            let has = total(&backend, &name);
             assert!(arrived, "{protocol}: {name}: {has} of {count}: {}", gateway.output());
         }
         let refused = gateway.metric("sluice_receiver_refused_requests", &[]).await;
@@ -161,9 +141,8 @@ async fn the_output_for_remote_write_arrives() {
         ("K6_PROMETHEUS_RW_TREND_STATS", "p(95),count".to_owned()),
     ];
     let folder = TempDir::new().expect("a folder");
-    let output = "experimental-prometheus-rw";
-    let counted = run(k6, folder.path(), gateway.health, output, env).await;
-    for (name, count) in counted {
+    let run = K6::new(&k6, folder.path(), SCRIPT).out("experimental-prometheus-rw");
+    for (name, count) in counters(run, gateway.health, env).await {
         let query = format!("sum(k6_{name}_total)");
         let all = async || value(victoria.address, &query).await == count;
         let arrived = eventually(ARRIVES_WITHIN, all).await;

@@ -6,6 +6,7 @@
 mod component;
 mod gateway;
 mod influx;
+mod k6;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use component::component;
 use gateway::{Gateway, SOON, alone, eventually};
 use influx::{InfluxDb, send};
+use k6::K6;
 use serde_json::{Value, json};
 use sluice_load_test::subject::free_addr;
 use tempfile::TempDir;
@@ -134,26 +136,10 @@ async fn run_k6(
     target: SocketAddr,
     outputs: &[String],
 ) -> [PathBuf; 2] {
-    let (script, data) = (folder.join("script.js"), folder.join("data.json"));
-    let export = folder.join("export.json");
-    std::fs::write(&script, SCRIPT).expect("is written");
-    let mut command = Command::new(k6);
-    command.args(["run", "--quiet", "--no-usage-report", "--address", "localhost:0"]);
-    for output in outputs {
-        command.args(["--out", output]);
-    }
-    command
-        .arg("--summary-export")
-        .arg(&export)
-        .arg(&script)
-        .env("TARGET", target.to_string())
-        .env("DATA", &data)
-        .env("HOME", folder)
-        .stdin(Stdio::null());
-    let finished = tokio::task::spawn_blocking(move || command.output()).await;
-    let finished = finished.expect("ends").expect("k6 runs");
-    let said = String::from_utf8_lossy(&finished.stderr).into_owned();
-    assert!(finished.status.success(), "{said}");
+    let data = folder.join("data.json");
+    let mut run = K6::new(&k6, folder, SCRIPT).env("TARGET", target).env("DATA", data.display());
+    run.outputs = outputs.to_vec();
+    let export = run.run().await.path;
     [export, data]
 }
 

@@ -15,7 +15,7 @@ use crate::gone::is_at;
 use crate::identify::mark_at;
 use crate::identity::{Head, Inode};
 use crate::watch::Change;
-use crate::{FileId, Tail, window};
+use crate::{FileId, Tail, inflate, window};
 
 /// Time between looks at all files while the kernel tells changes.
 const SCAN_INTERVAL: Duration = Duration::from_secs(30);
@@ -147,7 +147,8 @@ impl Tail {
         unseen.into_iter().for_each(|id| self.leave(id, now));
         self.trim_missing();
         self.files.values_mut().for_each(|file| file.rare.release());
-        self.window.release();
+        let files = &self.files;
+        self.window.release(|id| files.get(&id).is_some_and(|file| file.open.is_some()));
         let targets = self.files.values().filter_map(|file| file.rare.target.as_ref()?.parent());
         targets.for_each(|directory| self.watcher.see(directory));
         let has_new = self.watcher.end_look();
@@ -293,10 +294,9 @@ impl Tail {
         let Some(file) = self.files.get_mut(&id) else { return Ok(()) };
         let Some(open) = &file.open else { return Ok(()) };
         let size = open.metadata()?.len();
-        let offset = if file.is_gzip { window::inflated_len(open)? } else { size };
         let head = window::peek(open, file.is_gzip, 0, self.options.head_bytes)?;
-        file.mark = mark_at(open, file.is_gzip, offset)?;
-        file.head = Head::of(&head[..head.len().min(offset as usize)]);
+        file.mark = if file.is_gzip { inflate::end(open)? } else { mark_at(open, false, size)? };
+        file.head = Head::of(&head[..head.len().min(file.mark.offset as usize)]);
         file.is_identified = true;
         Ok(())
     }

@@ -9,8 +9,8 @@ use crate::file::{File, Place};
 use crate::identity::{Head, Inode, Mark, hash};
 use crate::open::open_file;
 use crate::read::AWAY_TIME;
-use crate::window::is_damage;
-use crate::{Compression, FileId, Tail, window};
+use crate::whole_read::is_damage;
+use crate::{Compression, FileId, Tail, inflate, window};
 
 /// A file that may be a copy of another one is not read for this long after it grew: the original
 /// is about to be truncated or removed.
@@ -385,7 +385,7 @@ pub(crate) fn is_gzip(compression: Compression, open: &fs::File) -> io::Result<O
     match compression {
         Compression::None => Ok(Some(false)),
         Compression::Gzip => Ok(Some(true)),
-        Compression::Auto => window::begins_as_gzip(open),
+        Compression::Auto => inflate::begins_as_gzip(open),
     }
 }
 
@@ -402,7 +402,7 @@ fn begin(open: &fs::File, file: &File) -> io::Result<u64> {
     match file.rare.old_bytes {
         0 if file.is_gzip => Ok(0),
         0 => behind_hole(open, file.size),
-        _ if file.is_gzip => window::inflated_len(open),
+        _ if file.is_gzip => Ok(inflate::end(open)?.offset),
         old_bytes => Ok(old_bytes.min(file.size)),
     }
 }

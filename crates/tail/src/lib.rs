@@ -27,6 +27,7 @@ mod gone;
 mod identify;
 mod identity;
 mod ids;
+mod inflate;
 mod journal;
 mod known;
 mod listing;
@@ -37,6 +38,7 @@ mod select;
 mod sent;
 mod split;
 mod watch;
+mod whole_read;
 mod window;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};

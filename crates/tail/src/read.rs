@@ -102,8 +102,11 @@ impl Tail {
 
     /// Ends a turn. `is_over`: all that is there was read.
     pub fn end_turn(&mut self, id: FileId, is_over: bool) {
-        self.window.clear();
         self.unlock(id);
+        if let Some(file) = self.files.get_mut(&id).filter(|_| self.window.holds(id)) {
+            self.window.end_turn(file.mark.offset);
+        }
+        self.window.clear();
         if let Some(file) = self.files.get_mut(&id) {
             file.rare.release();
         }
@@ -146,7 +149,8 @@ impl Tail {
             self.replaced(id, now);
             return Turn::Over;
         }
-        if let Err(error) = window.read(id, open, file.is_gzip, offset, window_bytes) {
+        let gzip = file.is_gzip.then_some(file.version);
+        if let Err(error) = window.read(id, open, gzip, offset, window_bytes) {
             self.failed(id, &error, now);
             return Turn::Over;
         }

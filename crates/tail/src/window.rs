@@ -1,17 +1,16 @@
 //! The part of a content that is in memory. One window serves all files, in turns.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
-
-use flate2::bufread::MultiGzDecoder;
 
 use crate::FileId;
 use crate::identity::LEAD_BYTES;
+use crate::inflate::{Inflater, Kept, KeptFiles};
+use crate::whole_read::{Stop, read_full};
 
 /// Bytes of a window while no record is longer.
 pub const WINDOW_BYTES: usize = 256 << 10;
-const INFLATE_INPUT_BYTES: usize = 32 << 10;
 
 /// Bytes of one file, from some bytes before the place that is read.
 #[derive(Default)]
@@ -24,24 +23,40 @@ pub(crate) struct Window {
     pub is_end: bool,
     /// The end lies within compressed data that goes on later.
     pub is_cut: bool,
-    inflater: Option<Inflater>,
+    /// Behind the last byte, and the version of its file.
+    inflater: Option<(Inflater, u64)>,
+    kept: KeptFiles,
 }
 
 impl Window {
     /// Forgets the bytes: the file may have changed.
     pub(crate) fn clear(&mut self) {
-        self.of = None;
+        (self.of, self.inflater) = (None, None);
+        (self.is_end, self.is_cut) = (false, false);
         self.bytes.clear();
         if self.bytes.capacity() > WINDOW_BYTES + LEAD_BYTES {
             self.bytes = Vec::new();
         }
     }
 
-    /// Gives the memory back if it is no file's turn.
-    pub(crate) fn release(&mut self) {
+    /// Forgets the bytes. A compressed file goes on from this offset in its next turn.
+    pub(crate) fn end_turn(&mut self, offset: u64) {
+        let first = offset.saturating_sub(LEAD_BYTES as u64).checked_sub(self.start);
+        if let (Some(of), Some((inflater, version)), Some(first)) =
+            (self.of, self.inflater.take(), first)
+        {
+            let bytes = self.bytes.get(first as usize..).unwrap_or_default().to_vec();
+            self.kept.put(Kept { of, version, bytes, inflater });
+        }
+        self.clear();
+    }
+
+    /// Gives the memory back if it is no file's turn, and what is kept of files that are closed.
+    pub(crate) fn release(&mut self, is_open: impl Fn(FileId) -> bool) {
         if self.of.is_none() {
             self.bytes = Vec::new();
         }
+        self.kept.retain(is_open);
     }
 
     pub(crate) fn holds(&self, id: FileId) -> bool {
@@ -66,19 +81,22 @@ impl Window {
     }
 
     /// Reads on behind the bytes that are there, so that at most `max_bytes` follow the offset.
-    /// Returns whether there was anything.
+    /// Returns whether there was anything. `gzip`: the file's version, if it is compressed.
     pub(crate) fn read(
         &mut self,
         id: FileId,
         file: &File,
-        is_gzip: bool,
+        gzip: Option<u64>,
         offset: u64,
         max_bytes: usize,
     ) -> io::Result<bool> {
         let lead = offset.min(LEAD_BYTES as u64);
         if self.of != Some(id) {
+            self.clear();
             (self.of, self.start) = (Some(id), offset - lead);
-            self.bytes.clear();
+            if let Some(version) = gzip {
+                self.go_on(id, version);
+            }
         }
         let dropped = (offset - lead).saturating_sub(self.start) as usize;
         self.bytes.drain(..dropped.min(self.bytes.len()));
@@ -92,8 +110,8 @@ impl Window {
         let at = self.start + before as u64;
         // Less than what is before the place would look like another content.
         let least = (lead as usize).saturating_sub(before);
-        let read = if is_gzip {
-            self.inflate(id, file, at, before, least)
+        let read = if let Some(version) = gzip {
+            self.inflate(version, file, at, before, least)
         } else {
             let read = |into: &mut [u8], done| file.read_at(into, at + done);
             read_full(&mut self.bytes[before..], least, read)
@@ -104,120 +122,38 @@ impl Window {
         read.map(|(read, _)| read > 0)
     }
 
+    /// Goes on where the file's last turn ended, if nothing has changed since.
+    fn go_on(&mut self, id: FileId, version: u64) {
+        let kept = self.kept.take(id, version);
+        let starts = |kept: &Kept| (kept.start()..=kept.inflater.offset).contains(&self.start);
+        if let Some(mut kept) = kept.filter(starts) {
+            kept.bytes.drain(..(self.start - kept.start()) as usize);
+            self.bytes = kept.bytes;
+            self.inflater = Some((kept.inflater, version));
+        }
+    }
+
     fn inflate(
         &mut self,
-        id: FileId,
+        version: u64,
         file: &File,
         at: u64,
         before: usize,
         least: usize,
     ) -> io::Result<(usize, Stop)> {
         let mut inflater = match self.inflater.take() {
-            Some(inflater) if inflater.of == id && inflater.offset == at => inflater,
-            _ => Inflater::new(id, file)?,
+            Some((inflater, _)) if inflater.offset == at => inflater,
+            _ => Inflater::new(file)?,
         };
         inflater.skip_to(at)?;
-        let more = |into: &mut [u8], _| inflater.decoder.read(into);
+        let more = |into: &mut [u8], _| inflater.read(into);
         let (read, stop) = read_full(&mut self.bytes[before..], least, more)?;
-        inflater.offset += read as u64;
         // At its end it is opened anew: more may have been appended.
         if before + read == self.bytes.len() {
-            self.inflater = Some(inflater);
+            self.inflater = Some((inflater, version));
         }
         Ok((read, stop))
     }
-}
-
-/// Why no more was read.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stop {
-    /// There may be more.
-    More,
-    End,
-    /// The end is within compressed data.
-    Cut,
-}
-
-/// Reads until nothing more comes or the buffer is full. Returns the length. Fewer bytes than
-/// `least` before an error are none, unless the content itself is damaged there.
-fn read_full(
-    into: &mut [u8],
-    least: usize,
-    mut read: impl FnMut(&mut [u8], u64) -> io::Result<usize>,
-) -> io::Result<(usize, Stop)> {
-    let mut done = 0;
-    while done < into.len() {
-        match read(&mut into[done..], done as u64) {
-            Ok(0) => return Ok((done, Stop::End)),
-            Ok(length) => done += length,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // A file that is still being compressed.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return Ok((done, Stop::Cut));
-            }
-            // The bytes before the error are good, and it will come again.
-            Err(error) if done > 0 && (done >= least || is_damage(&error)) => break,
-            Err(error) => return Err(error),
-        }
-    }
-    Ok((done, Stop::More))
-}
-
-/// The compressed content is damaged: it fails in the same way until it changes.
-pub(crate) fn is_damage(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData)
-}
-
-/// Inflates the file that is in its turn, from its beginning.
-struct Inflater {
-    of: FileId,
-    decoder: MultiGzDecoder<BufReader<FromStart>>,
-    offset: u64,
-}
-
-impl Inflater {
-    fn new(of: FileId, file: &File) -> io::Result<Inflater> {
-        let file = FromStart { file: file.try_clone()?, offset: 0 };
-        let input = BufReader::with_capacity(INFLATE_INPUT_BYTES, file);
-        Ok(Inflater { of, decoder: MultiGzDecoder::new(input), offset: 0 })
-    }
-
-    /// Reads up to an offset; less if the content ends before.
-    fn skip_to(&mut self, offset: u64) -> io::Result<()> {
-        let mut passed = [0; 16 << 10];
-        while self.offset < offset {
-            let length = (offset - self.offset).min(passed.len() as u64) as usize;
-            let (read, _) = read_full(&mut passed[..length], 0, |into, _| self.decoder.read(into))?;
-            if read == 0 {
-                break;
-            }
-            self.offset += read as u64;
-        }
-        Ok(())
-    }
-}
-
-/// A file read from its first byte, whatever the place of its descriptor.
-struct FromStart {
-    file: File,
-    offset: u64,
-}
-
-impl Read for FromStart {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let read = self.file.read_at(into, self.offset)?;
-        self.offset += read as u64;
-        Ok(read)
-    }
-}
-
-/// Whether the file begins as gzip does. `None`: it is too short to tell.
-pub(crate) fn begins_as_gzip(file: &File) -> io::Result<Option<bool>> {
-    const MAGIC: [u8; 2] = [0x1f, 0x8b];
-    let mut bytes = [0; 2];
-    let (read, _) = read_full(&mut bytes, 2, |into, done| file.read_at(into, done))?;
-    let fits = MAGIC.starts_with(&bytes[..read]);
-    Ok((!fits || read == MAGIC.len()).then_some(fits))
 }
 
 /// Some bytes of a content, without the window. Fewer only at its end, or where it is damaged.
@@ -229,12 +165,12 @@ pub(crate) fn peek(
 ) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; max_bytes];
     let (read, _) = if is_gzip {
-        let mut inflater = Inflater::new(FileId(0), file)?;
+        let mut inflater = Inflater::new(file)?;
         inflater.skip_to(offset)?;
         if inflater.offset < offset {
             (0, Stop::End)
         } else {
-            read_full(&mut bytes, max_bytes, |into, _| inflater.decoder.read(into))?
+            read_full(&mut bytes, max_bytes, |into, _| inflater.read(into))?
         }
     } else {
         read_full(&mut bytes, max_bytes, |into, done| file.read_at(into, offset + done))?
@@ -243,33 +179,101 @@ pub(crate) fn peek(
     Ok(bytes)
 }
 
-/// The length of what a compressed file holds.
-pub(crate) fn inflated_len(file: &File) -> io::Result<u64> {
-    let mut inflater = Inflater::new(FileId(0), file)?;
-    inflater.skip_to(u64::MAX)?;
-    Ok(inflater.offset)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::io::{Seek as _, Write as _};
 
-    /// Guarantee: what is read before an error of the disk counts only if it is enough to tell the
-    /// content, and what comes before damage always does.
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::identify::mark_at;
+    use crate::inflate;
+
+    fn gzip(content: &[u8]) -> File {
+        let mut file = tempfile::tempfile().expect("is created");
+        let mut encoder = flate2::write::GzEncoder::new(&mut file, flate2::Compression::fast());
+        encoder.write_all(content).expect("is compressed");
+        encoder.finish().expect("is compressed");
+        file
+    }
+
+    fn lines(seed: u64, count: u64) -> Vec<u8> {
+        (0..count)
+            .flat_map(|at| format!("{seed} {at} {}\n", at * 7919 % 1009).into_bytes())
+            .collect()
+    }
+
+    /// Reads once from an offset, as a turn does, and goes on behind `read_bytes`.
+    fn turn(window: &mut Window, id: FileId, version: u64, file: &File, offset: u64) -> Vec<u8> {
+        window.clear();
+        let read = window.read(id, file, Some(version), offset, 4096);
+        read.map(|_| window.from(offset).to_vec()).unwrap_or_default()
+    }
+
+    /// Scenario: a compressed file is read in two turns, and its bytes are gone before the second.
+    /// Guarantee: an unchanged file is not inflated again from its beginning; a changed one is.
     #[test]
-    fn bytes_before_an_error_count_if_they_are_enough() {
-        let read = |least: usize, kind: io::ErrorKind| {
-            let until_300 =
-                |into: &mut [u8], done: u64| match 300_usize.saturating_sub(done as usize) {
-                    0 => Err(io::Error::from(kind)),
-                    left => Ok(left.min(into.len())),
-                };
-            let read = read_full(&mut [0; 1000], least, until_300);
-            read.map(|(length, _)| length).map_err(|error| error.kind())
-        };
-        let other = io::ErrorKind::Other;
-        assert_eq!(read(256, other), Ok(300));
-        assert_eq!(read(301, other), Err(other));
-        assert_eq!(read(301, io::ErrorKind::InvalidData), Ok(300));
+    fn a_compressed_file_goes_on_where_its_turn_ended() {
+        let content = lines(1, 1000);
+        for (version, goes_on) in [(7, true), (8, false)] {
+            let (mut window, mut file) = (Window::default(), gzip(&content));
+            assert_eq!(turn(&mut window, FileId(1), 7, &file, 0), content[..4096]);
+            window.end_turn(1000);
+            let length = file.metadata().expect("is there").len() as usize;
+            assert!(length < 32 << 10, "one piece of input");
+            file.rewind().and_then(|()| file.write_all(&vec![0; length])).expect("is written");
+            let read = turn(&mut window, FileId(1), version, &file, 1000);
+            assert_eq!(read == content[1000..5096], goes_on);
+        }
+    }
+
+    /// Guarantee: the end is found in one pass, with the bytes before it.
+    #[test]
+    fn the_end_is_the_place_behind_all_bytes() {
+        for length in [0, 1, LEAD_BYTES, 16 << 10, (16 << 10) + 1, 100_000] {
+            let content = &lines(1, 10_000)[..length];
+            let expected = mark_at(&gzip(content), true, length as u64).expect("is read");
+            assert_eq!(inflate::end(&gzip(content)).expect("is read"), expected);
+        }
+    }
+
+    /// Guarantee: the places of a bounded number of files are kept, those that have come farthest.
+    #[test]
+    fn files_that_came_farthest_are_kept() {
+        let (mut window, file) = (Window::default(), gzip(&lines(1, 10_000)));
+        for id in (1..=20).rev() {
+            turn(&mut window, FileId(id), 7, &file, id * 1000);
+            window.end_turn(id * 1000);
+        }
+        let mut kept: Vec<u64> =
+            (1..=20).filter(|id| window.kept.take(FileId(*id), 7).is_some()).collect();
+        kept.sort_unstable();
+        assert_eq!(kept, (13..=20).collect::<Vec<u64>>());
+        turn(&mut window, FileId(1), 7, &file, 1000);
+        window.end_turn(1000);
+        window.release(|_| false);
+        assert!(window.kept.take(FileId(1), 7).is_none(), "it was closed");
+    }
+
+    proptest! {
+        /// Guarantee: whatever the order of turns and of places, the bytes are those of the file.
+        #[test]
+        fn turns_read_what_the_files_hold(
+            turns in prop::collection::vec((0..12_u64, 0..20_000_u64, 0..4096_u64), 1..60),
+        ) {
+            let contents: Vec<Vec<u8>> = (0..12).map(|id| lines(id, 2000)).collect();
+            let files: Vec<File> = contents.iter().map(|content| gzip(content)).collect();
+            let (mut window, mut places) = (Window::default(), [0; 12]);
+            for (id, jump, step) in turns {
+                let (at, content) = (id as usize, &contents[id as usize]);
+                // Every other turn goes on, as most do; the others are rewound or have skipped.
+                let offset = if jump % 2 == 0 { places[at] } else { jump.min(content.len() as u64) };
+                let read = turn(&mut window, FileId(id), 7, &files[at], offset);
+                let expected = &content[offset as usize..];
+                prop_assert_eq!(&read, &expected[..expected.len().min(4096)]);
+                places[at] = offset + step.min(read.len() as u64);
+                window.end_turn(places[at]);
+            }
+        }
     }
 }
