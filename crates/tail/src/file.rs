@@ -38,6 +38,8 @@ pub(crate) struct File {
     pub is_cut: bool,
     /// Its file was removed or written anew: it can only come back as a copy or compressed.
     pub is_over: bool,
+    /// Its file was removed here once it was read: a like one holds another content.
+    pub is_deleted: bool,
     /// It is from the checkpoint of a process before, and its file was not seen since.
     pub is_from_disk: bool,
     /// The content was compared with those that are known.
@@ -146,6 +148,7 @@ impl File {
             is_gzip: false,
             is_cut: false,
             is_over: false,
+            is_deleted: false,
             is_from_disk: false,
             is_identified: false,
             is_verified: false,

@@ -146,6 +146,9 @@ impl Tail {
     }
 
     pub(crate) fn set_missing(&mut self, id: FileId) {
+        if self.files.get(&id).is_some_and(|file| file.is_deleted) {
+            return self.forget(id);
+        }
         self.close(id);
         self.unset_path(id);
         self.schedule.forget(id);

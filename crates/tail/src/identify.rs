@@ -215,7 +215,8 @@ impl Tail {
         let names = derived_from(&file.path);
         for other in self.originals(&file.path) {
             let original = &self.files[&other];
-            if other == id || original.place == Place::Missing || original.rare.held.is_some() {
+            let is_none = original.place == Place::Missing || original.is_deleted;
+            if other == id || is_none || original.rare.held.is_some() {
                 continue;
             }
             let is_shorter = !file.is_gzip && file.size < original.mark.offset;

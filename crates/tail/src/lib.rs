@@ -106,8 +106,9 @@ pub struct Options {
     pub flush_after: Duration,
     pub splitter: Splitter,
     pub compression: Compression,
-    /// Files are removed once all of them is resolved.
-    pub deletes: bool,
+    /// Files are removed once all of them is resolved and nothing came for so long, or for
+    /// `poll_interval`. What their writers add afterwards is read as long as they do so.
+    pub deletes_after: Option<Duration>,
     /// Files are only read while others do not lock them.
     pub locks: bool,
 }

@@ -267,7 +267,8 @@ impl Tail {
         let Some(file) = self.files.get(&id) else { return };
         let is_settled =
             is_resolved(file) && file.rare.partial.is_none() && file.rare.held.is_none();
-        if self.options.deletes
+        if self.options.deletes_after.is_some()
+            && file.place == Place::Listed
             && file.is_identified
             && file.mark.offset > 0
             && self.is_deleted(id, is_settled, now)
@@ -318,12 +319,13 @@ impl Tail {
 
     /// Deletes a file of which everything is resolved and that had nothing new for a poll interval.
     fn is_deleted(&mut self, id: FileId, is_settled: bool, now: Instant) -> bool {
-        let pause = self.options.poll_interval.max(AWAY_INTERVAL);
+        let Some(pause) = self.options.deletes_after else { return false };
+        let pause = self.options.poll_interval.max(pause);
         let Some(file) = self.files.get_mut(&id) else { return false };
         let is_whole = is_settled && file.place == Place::Listed && !file.is_cut;
         let whole = file.rare.whole.filter(|(size, _)| is_whole && *size == file.size);
         match whole {
-            Some((_, since)) if now >= since + pause => return self.delete(id),
+            Some((_, since)) if now >= since + pause => return self.delete(id, now),
             Some((_, since)) => self.schedule.at(id, since + pause),
             None => {
                 file.rare.whole = is_whole.then_some((file.size, now));
@@ -336,7 +338,7 @@ impl Tail {
         false
     }
 
-    fn delete(&mut self, id: FileId) -> bool {
+    fn delete(&mut self, id: FileId, now: Instant) -> bool {
         let Some(file) = self.files.get(&id) else { return false };
         let is_there = fs::metadata(&file.path).is_ok_and(|metadata| {
             Inode::of(&metadata) == file.inode
@@ -353,7 +355,11 @@ impl Tail {
             }
             return false;
         }
-        self.forget(id);
+        // A writer that still has it open may go on.
+        if let Some(file) = self.files.get_mut(&id) {
+            file.is_deleted = true;
+        }
+        self.leave(id, now);
         true
     }
 }

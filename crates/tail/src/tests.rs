@@ -46,7 +46,7 @@ pub(crate) fn options(folder: &Path, pattern: &str) -> Options {
             keeps_trailing: false,
         },
         compression: Compression::Auto,
-        deletes: false,
+        deletes_after: None,
         locks: false,
     }
 }

@@ -68,10 +68,8 @@ pub(crate) fn compression(fields: &mut Fields<'_>) -> Compression {
     fields.choice("compression", Compression::None, &choices, doc)
 }
 
-pub(crate) fn deletes(fields: &mut Fields<'_>, starts_at_end: bool) -> bool {
-    let doc = "Deletes each file when all of it is read and delivered, or on disk in \
-               `buffer.directory`, and nothing came for 500 ms or a longer `poll_interval`. A \
-               compressed one must be complete. Needs `start_at: beginning`.";
+/// `doc` says how long nothing has come before a file is deleted.
+pub(crate) fn deletes(fields: &mut Fields<'_>, starts_at_end: bool, doc: &'static str) -> bool {
     let deletes = fields.boolean("delete_after_read", false, doc);
     if deletes && starts_at_end {
         fields.error_at("delete_after_read", "needs `start_at: beginning`");

@@ -12,6 +12,9 @@ use crate::files::options;
 
 /// The longest line.
 const LINE_BYTES: usize = 1 << 20;
+/// A file is deleted if nothing came for so long. k6 writes its CSV each second, and nothing while
+/// no iteration goes on.
+const DELETED_AFTER: Duration = Duration::from_secs(30);
 
 #[derive(Clone)]
 pub(super) struct K6Config {
@@ -67,7 +70,11 @@ impl K6Config {
         let time_format = fields.choice("time_format", TimeFormat::Auto, &TIME_FORMATS, doc);
         let poll_interval = options::poll_interval(fields);
         let compression = options::compression(fields);
-        let deletes = options::deletes(fields, starts_at_end);
+        let doc = "Deletes each file when all of it is read and delivered, or on disk in \
+                   `buffer.directory`, and k6 wrote nothing for 30 s. What it writes later is \
+                   still read, unless it paused for a minute. A compressed file must be complete. \
+                   Needs `start_at: beginning`.";
+        let deletes = options::deletes(fields, starts_at_end, doc);
         let max_open = options::max_open(fields);
         let head_bytes = options::head_bytes(fields);
         let doc = "Extension `file_storage` whose directory has the checkpoint. If it is not set, \
@@ -95,7 +102,7 @@ impl K6Config {
             flush_after: Duration::from_secs(5),
             splitter,
             compression,
-            deletes,
+            deletes_after: deletes.then_some(DELETED_AFTER),
             locks: false,
         };
         K6Config { options, counters, tags, tags_as_fields, time_format, storage }

@@ -2,6 +2,8 @@
 
 use super::*;
 
+const QUIET: Duration = Duration::from_millis(500);
+
 /// Scenario: a file is renamed to a name that is not meant, its writer pauses for minutes, and goes
 /// on. Guarantee: it is read on, until its name is gone too.
 #[test]
@@ -106,7 +108,7 @@ fn lists_of_open_files_do_not_grow_with_the_files_that_were_open() {
 
 #[test]
 fn files_are_deleted_once_they_are_resolved() {
-    let mut scene = Scene::new("*", |options| options.deletes = true);
+    let mut scene = Scene::new("*", |options| options.deletes_after = Some(QUIET));
     scene.append("a", "a1\n");
     scene.append("b", "b1\nb2");
     scene.pass(Duration::from_secs(3));
@@ -118,7 +120,7 @@ fn files_are_deleted_once_they_are_resolved() {
 /// nothing came for a poll interval, a compressed one only when it is complete.
 #[test]
 fn files_that_are_being_written_are_not_deleted() {
-    let mut scene = Scene::new("*", |options| options.deletes = true);
+    let mut scene = Scene::new("*", |options| options.deletes_after = Some(QUIET));
     let packed = gzip("a line that is packed\n".repeat(5000).as_bytes());
     let write = |scene: &Scene, bytes: &[u8]| {
         let mut file = fs::File::options().create(true).append(true).open(scene.path("a.gz"));
@@ -137,6 +139,34 @@ fn files_that_are_being_written_are_not_deleted() {
     assert!(!scene.path("a.gz").exists());
     assert_eq!(scene.read.remove("a line that is packed"), Some(5000));
     scene.assert_read(&["b1", "b2"]);
+}
+
+/// Scenario: a writer pauses until its file is deleted, and goes on. Guarantee: all of it is read,
+/// and the file is closed once nothing comes for long.
+#[test]
+fn a_file_is_read_on_when_its_writer_goes_on_after_the_deletion() {
+    let mut scene = Scene::new("*", |options| options.deletes_after = Some(QUIET));
+    let mut writer = fs::File::create(scene.path("a")).expect("is created");
+    for line in ["a1\n", "a2\n", "a3\n"] {
+        writer.write_all(line.as_bytes()).expect("is written");
+        scene.pass(Duration::from_secs(10));
+        assert!(!scene.path("a").exists());
+    }
+    scene.assert_read(&["a1", "a2", "a3"]);
+    scene.pass(Duration::from_secs(60));
+    assert_eq!(scene.tail().open_files(), 0);
+}
+
+/// Scenario: equal files are put at a path again and again. Guarantee: each is read and deleted.
+#[test]
+fn equal_files_are_read_and_deleted_each_time() {
+    let mut scene = Scene::new("*", |options| options.deletes_after = Some(QUIET));
+    for _ in 0..3 {
+        scene.append("a", "a1\n");
+        scene.pass(Duration::from_secs(3));
+        assert!(!scene.path("a").exists());
+    }
+    assert_eq!(scene.read["a1"], 3);
 }
 
 /// Scenario: the kernel tells no changes. Guarantee: files without news are looked at seldom, their

@@ -14,6 +14,8 @@ use crate::files::{FileAttributes, HeaderConfig, options};
 use crate::splitting;
 
 const MIB: u64 = 1 << 20;
+/// A file is deleted if nothing came for so long.
+const DELETED_AFTER: Duration = Duration::from_millis(500);
 
 #[derive(Clone)]
 pub struct FilelogConfig {
@@ -56,7 +58,10 @@ impl FilelogConfig {
         let why = "files are read in turns, not in batches";
         fields.no_effect("max_batches", why);
         let compression = options::compression(fields);
-        let deletes = options::deletes(fields, starts_at_end);
+        let doc = "Deletes each file when all of it is read and delivered, or on disk in \
+                   `buffer.directory`, and nothing came for 500 ms or a longer `poll_interval`. A \
+                   compressed one must be complete. Needs `start_at: beginning`.";
+        let deletes = options::deletes(fields, starts_at_end, doc);
         let doc = "Reads a file only while no other process locks it (`flock`).";
         let locks = fields.boolean("acquire_fs_lock", false, doc);
         read_without_effect(fields);
@@ -84,7 +89,7 @@ impl FilelogConfig {
             flush_after,
             splitter,
             compression,
-            deletes,
+            deletes_after: deletes.then_some(DELETED_AFTER),
             locks,
         };
         FilelogConfig { options, files, resource, operators, header, storage, rate: 1 }

@@ -13,7 +13,7 @@ fn the_defaults_are_those_of_the_collector() {
     let (config, messages) = read("include: [/var/log/*.log]");
     assert_eq!(messages, [""; 0]);
     let options = &config.options;
-    assert!(options.starts_at_end && !options.deletes && !options.locks);
+    assert!(options.starts_at_end && options.deletes_after.is_none() && !options.locks);
     assert_eq!(options.poll_interval, Duration::from_millis(200));
     assert_eq!(options.flush_after, Duration::from_millis(500));
     assert_eq!((options.head_bytes, options.max_open), (1000, 1024));
