@@ -4,10 +4,16 @@ use regex::bytes::Regex;
 
 use crate::charset::Charset;
 
+/// The longest row whose quotes do not end.
+const OPEN_ROW_BYTES: usize = 64 << 10;
+
 /// Where a record ends.
 #[derive(Clone, Debug)]
 pub enum Boundary {
     LineFeed,
+    /// A line feed, but none within the quotes of a row of CSV. An object of JSON is a line. Of
+    /// quotes that do not end, 64 KiB are a record; at the end of a file their first line is.
+    Row,
     /// Before the next match. The record keeps the match with which it begins, unless omitted.
     Start {
         pattern: Regex,
@@ -95,6 +101,7 @@ impl Splitter {
     fn rest(&self, bytes: &[u8], end: End) -> Option<Cut> {
         let consumed = match &self.boundary {
             Boundary::Start { pattern, .. } => self.find(pattern, bytes, 0).map(|(start, _)| start),
+            Boundary::Row => memchr::memchr(b'\n', bytes).map(|at| at + 1),
             _ => self.boundary(bytes, end).map(|(_, _, consumed)| consumed),
         };
         match consumed {
@@ -111,11 +118,9 @@ impl Splitter {
         match &self.boundary {
             Boundary::LineFeed => {
                 let stop = self.charset.line_feed(bytes)?;
-                let unit = self.charset.unit();
-                let before = stop.checked_sub(unit).map(|at| self.charset.ascii(&bytes[at..]));
-                let text = if before == Some(Some(b'\r')) { stop - unit } else { stop };
-                Some((0, text, stop + unit))
+                Some(self.line(bytes, stop))
             }
+            Boundary::Row => Some(self.line(bytes, end_of_row(bytes, end)?)),
             Boundary::Start { pattern, omit } => {
                 let (start, stop) = self.find(pattern, bytes, 0)?;
                 if start > 0 {
@@ -153,6 +158,14 @@ impl Splitter {
                 is_whole.then_some((0, bytes.len(), bytes.len()))
             }
         }
+    }
+
+    /// A record that ends with the line feed at `stop`.
+    fn line(&self, bytes: &[u8], stop: usize) -> (usize, usize, usize) {
+        let unit = self.charset.unit();
+        let before = stop.checked_sub(unit).map(|at| self.charset.ascii(&bytes[at..]));
+        let text = if before == Some(Some(b'\r')) { stop - unit } else { stop };
+        (0, text, stop + unit)
     }
 
     /// The first match from a place on.
@@ -195,6 +208,24 @@ impl Splitter {
         }
         Some((start, stop))
     }
+}
+
+/// The line feed that ends a row.
+fn end_of_row(bytes: &[u8], end: End) -> Option<usize> {
+    let mut feeds = memchr::memchr_iter(b'\n', bytes);
+    let first = feeds.next()?;
+    let has_open_quote = |part: &[u8]| memchr::memchr_iter(b'"', part).count() % 2 == 1;
+    if bytes[0] == b'{' || !has_open_quote(&bytes[..first]) {
+        return Some(first);
+    }
+    let mut last = first;
+    for stop in feeds {
+        if has_open_quote(&bytes[last..stop]) || stop >= OPEN_ROW_BYTES {
+            return Some(stop);
+        }
+        last = stop;
+    }
+    (end == End::Flush).then_some(first)
 }
 
 #[cfg(test)]

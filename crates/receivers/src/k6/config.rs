@@ -81,7 +81,7 @@ impl K6Config {
                    the checkpoint is in `buffer.directory`; without that, only in memory.";
         let storage = fields.non_empty_string("storage", doc);
         let splitter = Splitter {
-            boundary: Boundary::LineFeed,
+            boundary: Boundary::Row,
             charset: Charset::named("utf-8").unwrap_or(Charset::Nop),
             max_bytes: LINE_BYTES,
             truncates: true,

@@ -36,7 +36,7 @@ pub(super) fn columns(header: &str) -> Option<Vec<String>> {
     is_k6.then(|| names.split_off(LEADING.len()))
 }
 
-/// Whether a quote is open at the end of a row, so that it goes on in the next line.
+/// Whether a quote is open at the end of a row, which is none then.
 pub(super) fn is_open(row: &[u8]) -> bool {
     memchr::memchr_iter(b'"', row).count() % 2 == 1
 }

@@ -1,7 +1,7 @@
 //! Samples to requests of OTLP metrics, by way of line protocol.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::sync::Arc;
@@ -17,8 +17,6 @@ use super::{csv, json};
 use crate::files::{Attributes, FileAttributes, HEADER_TEXT, REQUEST_BYTES, Records};
 
 const PATH: &str = "log.file.path";
-/// A row whose quote stays open is at fault beyond so many bytes.
-const OPEN_BYTES: usize = 64 << 10;
 /// Bytes at a file's beginning that are searched for definitions of metrics after a restart.
 const DEFINITIONS_BYTES: u64 = 64 << 20;
 
@@ -78,7 +76,6 @@ pub(super) struct Samples {
     reader: Reader,
     builder: Builder,
     counters: Arc<K6Counters>,
-    file: FileId,
     path: String,
     /// Files whose definitions were read: files have turns, and each is searched once.
     learned: HashSet<FileId>,
@@ -89,9 +86,6 @@ pub(super) struct Samples {
     head: Head,
     /// The last time, as written, in nanoseconds since 1970, and the nanoseconds of its unit.
     time: (String, i64, i64),
-    /// Rows whose quote is open, with the number of their last line. They are forgotten if a file
-    /// is read again from an earlier place.
-    open: HashMap<FileId, (u64, Vec<u8>)>,
     line: Vec<u8>,
 }
 
@@ -105,14 +99,12 @@ impl Samples {
             reader: Reader::new(Precision::Nanoseconds, Limits::default()),
             builder: Builder::new(&settings),
             counters,
-            file: FileId(0),
             path: String::new(),
             learned: HashSet::new(),
             columns: None,
             header: String::new(),
             head: Head::default(),
             time: (String::new(), 0, 1),
-            open: HashMap::new(),
             line: Vec::new(),
         }
     }
@@ -139,6 +131,7 @@ impl Samples {
     fn add(&mut self, line: &[u8], offset: u64) -> Result<(), Fault> {
         let read = match line.first() {
             Some(b'{') => json::read(line)?,
+            _ if csv::is_open(line) => return Err(Fault("has a quote that does not end")),
             _ => csv::read(line, self.columns.is_some())?,
         };
         match read {
@@ -256,7 +249,7 @@ impl Records for Samples {
             self.header = header;
             self.head = Head::default();
         }
-        (self.file, self.path) = (file, path);
+        self.path = path;
         if !self.learned.contains(&file) {
             if self.learned.len() >= LEARNED {
                 self.learned.clear();
@@ -267,25 +260,7 @@ impl Records for Samples {
     }
 
     fn push(&mut self, line: Line<'_>) {
-        let open = self.open.remove(&self.file).filter(|(last, _)| last + 1 == line.number);
-        let mut row = open.map_or_else(Vec::new, |(_, row)| row);
-        let is_row = !row.is_empty() || line.text.first() != Some(&b'{');
-        let text = if row.is_empty() {
-            line.text
-        } else {
-            row.push(b'\n');
-            row.extend_from_slice(line.text);
-            &row
-        };
-        if is_row && csv::is_open(text) {
-            if text.len() <= OPEN_BYTES {
-                self.open.insert(self.file, (line.number, text.to_vec()));
-            } else {
-                self.note(Fault("has a quote that does not end"), line.offset);
-            }
-            return;
-        }
-        if let Err(fault) = self.add(text, line.offset) {
+        if let Err(fault) = self.add(line.text, line.offset) {
             self.note(fault, line.offset);
         }
     }

@@ -51,6 +51,25 @@ fn lines_end_with_line_feeds() {
     assert_eq!(records(&keeps, &[b" a \r\n\tb \n"], false).0, [" a ", "\tb "]);
 }
 
+/// Guarantee: a row is whole wherever the pieces end, an object of JSON is a line, and a quote that
+/// does not end takes a bounded number of lines with it, or one at the end of a file.
+#[test]
+fn rows_go_on_within_quotes() {
+    let rows = splitter(Boundary::Row);
+    let text: &[u8] = b"a,\"b\nc\",\"d\n\"\r\n{\"e\": \"\\\"\"}\nf,\"g\nh\n";
+    let whole = ["a,\"b\nc\",\"d\n\"", "{\"e\": \"\\\"\"}"].map(str::to_owned).to_vec();
+    for at in 1..text.len() {
+        let (first, second) = text.split_at(at);
+        assert_eq!(records(&rows, &[first, second], false), (whole.clone(), 7), "{at}");
+    }
+    let flushed = [whole, ["f,\"g", "h"].map(str::to_owned).to_vec()].concat();
+    assert_eq!(records(&rows, &[text], true), (flushed, 0));
+    let endless = "\"".to_owned() + &"0123456\n".repeat(20_000);
+    let (found, _) = records(&rows, &[endless.as_bytes()], true);
+    assert!((OPEN_ROW_BYTES - 8..OPEN_ROW_BYTES + 8).contains(&found[0].len()));
+    assert_eq!(found[1..].concat().len(), 7 * (found.len() - 1), "lines");
+}
+
 #[test]
 fn records_begin_or_end_with_a_pattern() {
     let start = |omit| splitter(Boundary::Start { pattern: pattern("^LOG"), omit });
@@ -110,6 +129,7 @@ fn wide_texts() -> impl Strategy<Value = (&'static str, String)> {
 fn boundaries() -> impl Strategy<Value = Boundary> {
     prop_oneof![
         Just(Boundary::LineFeed),
+        Just(Boundary::Row),
         any::<bool>().prop_map(|omit| Boundary::Start { pattern: pattern("^a"), omit }),
         any::<bool>().prop_map(|omit| Boundary::End { pattern: pattern("b$"), omit }),
         Just(Boundary::End { pattern: pattern("c*"), omit: false }),
@@ -143,7 +163,7 @@ proptest! {
     #[test]
     fn no_text_is_lost(
         boundary in boundaries(),
-        pieces in prop::collection::vec("[abcä\n\r ]{0,12}", 1..5),
+        pieces in prop::collection::vec("[abcä\"\n\r ]{0,12}", 1..5),
         max_bytes in 1_usize..20,
         truncates: bool,
     ) {
