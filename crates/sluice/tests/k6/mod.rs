@@ -9,42 +9,42 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 /// A run of k6.
-pub struct K6 {
-    pub program: PathBuf,
+pub(crate) struct K6 {
+    pub(crate) program: PathBuf,
     /// Script and summary are here; so is what else k6 writes.
-    pub folder: PathBuf,
-    pub script: &'static str,
+    pub(crate) folder: PathBuf,
+    pub(crate) script: &'static str,
     /// Arguments of `--out`.
-    pub outputs: Vec<String>,
+    pub(crate) outputs: Vec<String>,
     /// The script reads them as `__ENV`, k6's outputs as their options.
-    pub env: Vec<(&'static str, String)>,
+    pub(crate) env: Vec<(&'static str, String)>,
 }
 
 /// The end of a run that succeeded.
-pub struct Finished {
+pub(crate) struct Finished {
     /// Standard error.
-    pub said: String,
+    pub(crate) said: String,
     /// The file of `--summary-export`.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 impl K6 {
-    pub fn new(program: &Path, folder: &Path, script: &'static str) -> K6 {
+    pub(crate) fn new(program: &Path, folder: &Path, script: &'static str) -> K6 {
         let (program, folder) = (program.into(), folder.into());
         K6 { program, folder, script, outputs: Vec::new(), env: Vec::new() }
     }
 
-    pub fn out(mut self, output: impl Into<String>) -> K6 {
+    pub(crate) fn out(mut self, output: impl Into<String>) -> K6 {
         self.outputs.push(output.into());
         self
     }
 
-    pub fn env(mut self, name: &'static str, value: impl ToString) -> K6 {
+    pub(crate) fn env(mut self, name: &'static str, value: impl ToString) -> K6 {
         self.env.push((name, value.to_string()));
         self
     }
 
-    pub async fn run(self) -> Finished {
+    pub(crate) async fn run(self) -> Finished {
         let [script, path] = ["script.js", "summary.json"].map(|name| self.folder.join(name));
         std::fs::write(&script, self.script).expect("is written");
         let mut command = Command::new(self.program);
@@ -69,7 +69,7 @@ impl K6 {
 
 impl Finished {
     /// Sums of the counters. Of all metrics, only counters have a `count` in the summary.
-    pub fn counters(&self) -> BTreeMap<String, f64> {
+    pub(crate) fn counters(&self) -> BTreeMap<String, f64> {
         let summary = std::fs::read(&self.path).expect("a summary");
         let summary: Value = serde_json::from_slice(&summary).expect("is JSON");
         let metrics = summary["metrics"].as_object().expect("metrics").iter();
