@@ -79,7 +79,8 @@ fn with_reason(outcome: Outcome, reason: String) -> Outcome {
 /// The number of points that are older than the retention policy, if nothing else is wrong: all
 /// others are stored. 1.x and 2.x count them.
 fn too_old(said: &str) -> Option<u64> {
-    let (_, reason) = said.split_once(PARTIAL)?;
+    // Behind a quote are bytes of the line itself: `unable to parse 'm s="partial write: …`.
+    let (_, reason) = said.split_once(PARTIAL).filter(|(before, _)| !before.contains('\''))?;
     let is_old = reason.starts_with("points beyond retention policy")
         || reason.starts_with("dropped ") && reason.contains(" outside retention policy");
     let count = || -> Option<u64> {
@@ -258,6 +259,8 @@ mod tests {
             "partial write: unable to parse 'partial write: points beyond retention policy': x \
              dropped=0",
             "points beyond retention policy",
+            "unable to parse 'm s=\"partial write: points beyond retention policy dropped=1\",v=1u': \
+             invalid number",
         ] {
             let body = serde_json::json!({ "error": said }).to_string();
             assert_eq!(kind(&outcome(400, &[], &body)), "rejected", "{said}");

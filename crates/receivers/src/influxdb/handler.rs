@@ -44,7 +44,7 @@ impl Endpoint {
             "/api/v2/write" => Endpoint::Write(Api::V2),
             "/api/v3/write_lp" => Endpoint::Write(Api::V3),
             "/query" => Endpoint::Query,
-            "/ping" => Endpoint::Ping,
+            "/ping" | "/status" => Endpoint::Ping,
             "/health" | "/api/v2/health" => Endpoint::Health,
             _ => return None,
         })

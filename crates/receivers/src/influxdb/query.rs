@@ -5,9 +5,12 @@ use std::collections::BTreeSet;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-/// Names of databases that are remembered, and the longest one.
-const REMEMBERED: usize = 1_000;
+/// The longest name of a database that is remembered, and all of them: each SHOW DATABASES repeats
+/// them.
 const NAME_BYTES: usize = 255;
+const REMEMBERED_BYTES: usize = 16 << 10;
+/// Statements of one query: each has an answer.
+const STATEMENTS: usize = 16;
 
 #[derive(Debug, PartialEq, Eq)]
 enum Statement {
@@ -80,6 +83,7 @@ fn statement(tokens: &[Token]) -> Option<Statement> {
                 return None;
             }
             match name {
+                Token::Word(name) if name.starts_with(|first: char| first.is_ascii_digit()) => None,
                 Token::Word(name) | Token::Name(name) if !name.is_empty() => {
                     Some(Statement::CreateDatabase(name.clone()))
                 }
@@ -97,7 +101,8 @@ fn statements(text: &str) -> Option<Vec<Statement>> {
     Some(statements).filter(|statements| !statements.is_empty())
 }
 
-/// The databases that clients have created since the receiver began. All can be written to.
+/// The databases that clients have created since the receiver began. All can be written to, also
+/// those that are too many to be remembered.
 #[derive(Default)]
 pub(super) struct Databases(Mutex<BTreeSet<String>>);
 
@@ -105,7 +110,7 @@ impl Databases {
     /// Answers a query in InfluxDB's form.
     ///
     /// # Errors
-    /// It has a statement that is none of those that clients send before they write.
+    /// It has a statement that is none of those that clients send before they write, or too many.
     pub(super) fn answer(&self, query: &str) -> Result<Value, String> {
         let Some(statements) = statements(query) else {
             let shown: String = query.chars().take(60).collect();
@@ -114,10 +119,16 @@ impl Databases {
                  on, not stored. There are CREATE DATABASE and SHOW DATABASES"
             ));
         };
+        if statements.len() > STATEMENTS {
+            return Err(format!("a query has at most {STATEMENTS} statements here"));
+        }
         let mut known = self.0.lock();
+        let mut known_bytes: usize = known.iter().map(String::len).sum();
         let results = statements.into_iter().enumerate().map(|(id, statement)| match statement {
             Statement::CreateDatabase(name) => {
-                if known.len() < REMEMBERED && name.len() <= NAME_BYTES {
+                let (bytes, is_new) = (name.len(), !known.contains(&name));
+                if is_new && bytes <= NAME_BYTES && known_bytes + bytes <= REMEMBERED_BYTES {
+                    known_bytes += bytes;
                     known.insert(name);
                 }
                 json!({ "statement_id": id })
@@ -166,6 +177,7 @@ mod tests {
             "DROP DATABASE a",
             "CREATE DATABASE",
             "CREATE DATABASE \"\"",
+            "CREATE DATABASE 1a",
             "CREATE DATABASE \"a",
             "CREATE DATABASE a b",
             "CREATE DATABASE a; DROP DATABASE b",
@@ -181,10 +193,13 @@ mod tests {
     #[test]
     fn what_is_remembered_is_bounded() {
         let databases = Databases::default();
-        for name in 0..2 * REMEMBERED {
-            assert!(databases.answer(&format!("CREATE DATABASE d{name}")).is_ok());
+        for name in 0..REMEMBERED_BYTES / 100 {
+            assert!(databases.answer(&format!("CREATE DATABASE d{name:0200}")).is_ok());
         }
         assert!(databases.answer(&format!("CREATE DATABASE {}", "x".repeat(300))).is_ok());
-        assert_eq!(databases.0.lock().len(), REMEMBERED);
+        assert!(databases.answer("CREATE DATABASE k6").is_ok());
+        let shown = databases.answer(&"SHOW DATABASES;".repeat(STATEMENTS)).expect("is answered");
+        assert!(shown.to_string().len() < 2 * STATEMENTS * REMEMBERED_BYTES);
+        assert!(databases.answer(&"SHOW DATABASES;".repeat(STATEMENTS + 1)).is_err());
     }
 }

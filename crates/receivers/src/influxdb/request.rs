@@ -3,8 +3,23 @@
 use percent_encoding::percent_decode;
 use sluice_influx::Precision;
 
-/// The parameters of a URL, or of a form.
-pub(super) struct Parameters(Vec<(String, String)>);
+/// Parameters that have a meaning here. Others take no memory.
+const NAMES: [&str; 11] = [
+    "accept_partial",
+    "bucket",
+    "consistency",
+    "db",
+    "no_sync",
+    "p",
+    "precision",
+    "q",
+    "rp",
+    "u",
+    "verbose",
+];
+
+/// The parameters of a URL, or of a form: the first of each name.
+pub(super) struct Parameters(Vec<(&'static str, String)>);
 
 fn decode(text: &[u8]) -> String {
     let spaced: Vec<u8> =
@@ -14,18 +29,23 @@ fn decode(text: &[u8]) -> String {
 
 impl Parameters {
     pub(super) fn parse(text: &[u8]) -> Parameters {
-        let pairs = text.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty());
-        let pairs = pairs.map(|pair| {
+        let mut parameters = Parameters(Vec::new());
+        for pair in text.split(|byte| *byte == b'&') {
             let equals = pair.iter().position(|byte| *byte == b'=');
             let (name, value) = pair.split_at(equals.unwrap_or(pair.len()));
-            (decode(name), decode(value.get(1..).unwrap_or_default()))
-        });
-        Parameters(pairs.collect())
+            let name = decode(name);
+            let known = NAMES.into_iter().find(|known| *known == name);
+            if let Some(name) = known.filter(|known| parameters.0.iter().all(|it| it.0 != *known)) {
+                parameters.0.push((name, decode(value.get(1..).unwrap_or_default())));
+            }
+        }
+        parameters
     }
 
     /// The value of the first parameter of this name; empty if there is none.
     pub(super) fn of(&self, name: &str) -> &str {
-        let found = self.0.iter().find(|(its, _)| its == name);
+        debug_assert!(NAMES.contains(&name), "`{name}` is read");
+        let found = self.0.iter().find(|(its, _)| *its == name);
         found.map_or("", |(_, value)| value.as_str())
     }
 }
@@ -140,9 +160,10 @@ mod tests {
 
     #[test]
     fn parameters_are_decoded() {
-        let parameters = Parameters::parse(b"q=CREATE+DATABASE+%22a%20b%22&x&q=other&=&y=a=b%");
+        let parameters = Parameters::parse(b"q=CREATE+DATABASE+%22a%20b%22&x&q=other&=&u&p=a=b%");
         assert_eq!(parameters.of("q"), "CREATE DATABASE \"a b\"");
-        assert_eq!((parameters.of("x"), parameters.of("y")), ("", "a=b%"));
+        assert_eq!((parameters.of("u"), parameters.of("p")), ("", "a=b%"));
+        assert_eq!(parameters.0.len(), 3, "what has no meaning is not kept");
         assert_eq!(Parameters::parse(b"p=%ff").of("p"), "\u{fffd}");
     }
 

@@ -148,7 +148,7 @@ async fn clients_find_what_they_ask_for_before_they_write() {
         let error = body_of(&answer)["error"].as_str().expect("has one").to_owned();
         assert!(error.contains(word), "{head} {answer}");
     }
-    for head in ["GET /ping", "HEAD /ping", "GET /ping?verbose=false"] {
+    for head in ["GET /ping", "HEAD /ping", "GET /ping?verbose=false", "GET /status"] {
         let answer = send(&*receiver, head, b"").await;
         assert_eq!(parts(&answer), (204, ""), "{head}");
         assert!(
