@@ -20,8 +20,10 @@ const PATH: &str = "log.file.path";
 /// Bytes at a file's beginning that are searched for definitions of metrics after a restart.
 const DEFINITIONS_BYTES: u64 = 64 << 20;
 
-/// Files that are remembered, of those whose definitions were read.
-const LEARNED: usize = 1024;
+/// The longest line that is searched for one.
+const DEFINITION_BYTES: u64 = 64 << 10;
+/// Files that are remembered, of those whose definitions were read. Beyond, all are read again.
+const LEARNED: usize = 100_000;
 
 /// The reason for which a line is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,14 +116,18 @@ impl Samples {
     fn learn(&mut self) {
         let Ok(file) = File::open(&self.path) else { return };
         let mut lines = BufReader::new(file.take(DEFINITIONS_BYTES));
-        let mut line = Vec::new();
-        while lines.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
-            if line.starts_with(br#"{"type":"Metric""#)
+        let (mut line, mut goes_on) = (Vec::new(), false);
+        let mut next =
+            |line: &mut Vec<u8>| lines.by_ref().take(DEFINITION_BYTES).read_until(b'\n', line);
+        while next(&mut line).is_ok_and(|bytes| bytes > 0) {
+            let is_rest = std::mem::replace(&mut goes_on, !line.ends_with(b"\n"));
+            if !is_rest
+                && line.starts_with(br#"{"type":"Metric""#)
                 && let Ok(Read::Counter(name)) = json::read(&line)
             {
                 self.builder.note_sum(&name);
             }
-            if !line.starts_with(b"{") {
+            if !is_rest && !line.starts_with(b"{") {
                 return;
             }
             line.clear();

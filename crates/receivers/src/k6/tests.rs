@@ -251,12 +251,15 @@ fn what_is_no_sample_is_left_out() {
     assert_eq!(data.data_points.len(), 2);
 }
 
-/// Guarantee: counters that a file defined before a restart are known after it.
+/// Guarantee: counters that a file defined before a restart are known after it, also behind a line
+/// that is longer than a definition.
 #[test]
 fn definitions_are_read_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("k6.json");
-    std::fs::write(&path, counter("my_counter") + "\n").expect("is written");
+    let long =
+        point("vus", "2026-11-29T11:04:09Z", "2", &format!("{{\"a\":\"{}\"}}", "x".repeat(99_999)));
+    std::fs::write(&path, long + "\n" + &counter("my_counter") + "\n").expect("is written");
     let (mut samples, _) = samples("");
     let path = AnyValue::String(path.display().to_string());
     samples.begin(FileId(1), &vec![("log.file.path".to_owned(), path)]);
