@@ -1,12 +1,14 @@
 //! The exporter `influxdb` of the real binary before servers that are a mock: what they answer is
-//! taken from the documentation of InfluxDB 2.x and 3, which the tests do not have, and a limit on
-//! bodies is set low.
+//! taken from the documentation of InfluxDB 2.x and 3, which the tests do not have, and of 1.x,
+//! whose rights and limits are set here. `influxdb_export.rs` has a real InfluxDB 1.x.
 
 mod gateway;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use gateway::{Gateway, SOON, eventually};
@@ -158,6 +160,95 @@ async fn export(gateway: &Gateway, name: &str, is_sum: bool, points: Vec<NumberD
 /// Lines of a gauge from the first number on.
 fn points(first: u64, count: u64) -> Vec<NumberDataPoint> {
     (first..first + count).map(|at| point(1_700_000_000_000_000_000 + at, at as f64)).collect()
+}
+
+/// InfluxDB 1.x without a database. It runs a statement as `runs` says, and stores lines once it
+/// has the database.
+struct WithoutDatabase {
+    mock: Mock,
+    exists: Arc<AtomicBool>,
+    stored: Arc<Mutex<Vec<String>>>,
+}
+
+impl WithoutDatabase {
+    async fn start(runs: Result<(), &'static str>) -> WithoutDatabase {
+        let (exists, stored) = (Arc::new(AtomicBool::new(false)), Arc::default());
+        let (is_there, kept) = (exists.clone(), Arc::<Mutex<Vec<String>>>::clone(&stored));
+        let error = |text: &str| serde_json::json!({ "error": text }).to_string();
+        let mock = Mock::start(move |asked| match (asked.head.starts_with("post /query "), runs) {
+            (true, Ok(())) => {
+                is_there.store(true, Ordering::SeqCst);
+                (200, "", "{\"results\":[{\"statement_id\":0}]}\n".to_owned())
+            }
+            (true, Err(text)) => (403, "", error(text)),
+            (false, _) if is_there.load(Ordering::SeqCst) => {
+                kept.lock().extend(asked.lines.clone());
+                (204, "", String::new())
+            }
+            (false, _) => (404, "", error("database not found: \"k6\"")),
+        })
+        .await;
+        WithoutDatabase { mock, exists, stored }
+    }
+
+    fn queries(&self) -> usize {
+        let asked = self.mock.asked.lock();
+        asked.iter().filter(|it| it.head.starts_with("post /query ")).count()
+    }
+}
+
+/// Scenario: a listener built from the documentation of InfluxDB 1.x has no database, and creates
+/// one. Guarantee: one statement goes out, with the credentials of a write and the name in quotes;
+/// then each point is stored once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_is_missing_is_created() {
+    let server = WithoutDatabase::start(Ok(())).await;
+    let options = "    v1_compatibility: {enabled: true, db: 'k6 \"load\"', username: me, \
+                   password: my-password, create_database: true}\n";
+    let gateway = before(server.mock.address, options).await;
+    export(&gateway, "load", false, points(0, 1_000)).await;
+    let all = async || server.stored.lock().len() == 1_000;
+    assert!(eventually(SOON, all).await, "{}", gateway.output());
+    assert_eq!(server.queries(), 1);
+    let asked = server.mock.asked.lock();
+    let authorization = |asked: &Asked| {
+        let found = asked.head.lines().find(|line| line.starts_with("authorization: basic "));
+        found.expect("credentials").to_owned()
+    };
+    let query = asked.iter().find(|it| it.head.starts_with("post /query ")).expect("a query");
+    assert_eq!(query.lines, ["q=CREATE%20DATABASE%20%22k6%20%5C%22load%5C%22%22"]);
+    assert_eq!(authorization(query), authorization(&asked[0]));
+    let form = "content-type: application/x-www-form-urlencoded\r\n";
+    assert!(query.head.contains(form) && !query.head.contains("gzip\r\n"), "{}", query.head);
+}
+
+/// Scenario: a listener built from the documentation of InfluxDB 1.x lets the user create no
+/// database; an administrator does it later. Guarantee: the delivery is held and says both reasons,
+/// the log has the remedy once however often it is tried, and all arrives in the end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_may_not_be_created_holds_the_delivery() {
+    let refusal = "error authorizing query: me not authorized to execute statement \
+                   'CREATE DATABASE k6', requires admin privilege";
+    let server = WithoutDatabase::start(Err(refusal)).await;
+    let options = "    v1_compatibility: {enabled: true, db: k6, username: me, \
+                   password: my-password, create_database: true}\n";
+    let gateway = before(server.mock.address, options).await;
+    export(&gateway, "load", false, points(0, 5)).await;
+    let is_told = async || {
+        let health = gateway.health().await.expect("a health check").1;
+        ["held", "database not found", "requires admin privilege"]
+            .iter()
+            .all(|words| health.contains(words))
+    };
+    assert!(eventually(SOON, is_told).await, "{:?}", gateway.health().await);
+    let again = eventually(Duration::from_secs(60), async || server.queries() >= 2).await;
+    assert!(again, "{}", gateway.output());
+    assert_eq!(gateway.count_in_output("create it as an administrator"), 1);
+    assert!(!gateway.output().contains("my-password"), "{}", gateway.output());
+    server.exists.store(true, Ordering::SeqCst);
+    let all = async || server.stored.lock().len() == 5;
+    assert!(eventually(Duration::from_secs(60), all).await, "{}", gateway.output());
+    assert_eq!(gateway.metric("sluice_delivery_dead_letter_items", &[]).await, 0.0);
 }
 
 /// Scenario: a server takes at most 100 lines, and answers 413 to more. Guarantee: requests are

@@ -10,10 +10,11 @@ mod k6;
 mod victoria;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use component::component;
-use gateway::{Gateway, SOON, eventually, get};
+use gateway::{Gateway, Options, SOON, eventually, get};
 use influx::{InfluxDb, send};
 use k6::K6;
 use serde_json::{Value, json};
@@ -245,6 +246,27 @@ async fn a_database_that_is_missing_holds_the_delivery() {
     assert_eq!(gateway.metric("sluice_delivery_dead_letter_items", &[]).await, 0.0);
 }
 
+/// Scenario: a fresh InfluxDB, whose database is dropped later, with `create_database`. Guarantee:
+/// the exporter creates it each time, also with quotes in its name, and all samples arrive.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_is_missing_is_created() {
+    let Some(influxdb) = InfluxDb::start().await else { return };
+    let receiver = free_addr().expect("a port");
+    let created = "db: 'k6 \"load\"', create_database: true";
+    let config = config(receiver, influxdb.address, "").replace("db: through", created);
+    let gateway = Gateway::start(&config).await;
+    for samples in [300, 200] {
+        let (lines, sum) = counted(now_ns(), samples);
+        write(receiver, &lines).await;
+        let query = "SELECT sum(value) FROM http_reqs";
+        let all = async || influxdb.number("k6 \"load\"", query).await == sum as f64;
+        assert!(eventually(ARRIVES_WITHIN, all).await, "{}", gateway.output());
+        influxdb.query("", "DROP DATABASE \"k6 \\\"load\\\"\"").await;
+    }
+    assert_eq!(gateway.count_in_output("created the database"), 2);
+    assert_eq!(gateway.metric("sluice_delivery_dead_letter_items", &[]).await, 0.0);
+}
+
 /// The number and the sum of the values of all series with this selector.
 async fn values(server: SocketAddr, selector: &str) -> (usize, f64) {
     let encoded: String = selector.bytes().map(|byte| format!("%{byte:02x}")).collect();
@@ -310,5 +332,37 @@ async fn what_k6_writes_is_as_if_written_directly() {
         let is_same = async || influxdb.query("through", query).await == direct;
         let same = eventually(SOON, is_same).await;
         assert!(same, "{query}: {direct} {}", influxdb.query("through", query).await);
+    }
+}
+
+/// Scenario: the two commands of docs/k6.md, with a fresh InfluxDB and `examples/k6.yaml`.
+/// Guarantee: the database is created, and each sample is in it, also of the script's own counter.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_commands_take_a_script_to_a_fresh_influxdb() {
+    let Some(k6) = component("SLUICE_TEST_K6") else { return };
+    let Some(influxdb) = InfluxDb::start().await else { return };
+    let folder = TempDir::new().expect("a folder");
+    let receiver = free_addr().expect("a port");
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/k6.yaml");
+    let config = std::fs::read_to_string(example).expect("the example");
+    let config = config.replace("localhost:8087", &receiver.to_string());
+    let env = [
+        ("INFLUXDB_URL", format!("http://{}", influxdb.address)),
+        ("STATE_DIRECTORY", folder.path().join("log").display().to_string()),
+    ];
+    let env = env.map(|(key, value)| (key.to_owned(), value)).to_vec();
+    let gateway = Gateway::start_with(&config, Options { env, ..Options::default() }).await;
+    let run = K6::new(&k6, folder.path(), SCRIPT).out(format!("influxdb=http://{receiver}/k6"));
+    run.env("TARGET", influxdb.address).run().await;
+    for (query, expected) in [
+        ("SELECT sum(value) FROM http_reqs", 400.0),
+        ("SELECT count(value) FROM http_req_duration", 400.0),
+        ("SELECT count(value) FROM checks", 400.0),
+        ("SELECT sum(value) FROM own", 800.0),
+    ] {
+        let all = async || influxdb.number("k6", query).await == expected;
+        let found = eventually(ARRIVES_WITHIN, all).await;
+        let has = influxdb.number("k6", query).await;
+        assert!(found, "{query}: {has}, {}", gateway.output());
     }
 }

@@ -378,7 +378,7 @@ async fn what_cannot_be_compared_says_why() {
         (&summary, &away, &[][..], "cannot connect"),
         (&summary, &refusing, &user[..], "see --user"),
         (&summary, &refusing, &no_password, "SLUICE_NO_SUCH_VARIABLE"),
-        (&summary, &page, &[], "none of InfluxDB"),
+        (&summary, &page, &[], "not from InfluxDB"),
         (&samples, &away, &[], "is no summary of k6"),
         (&"/no/such/file".to_owned(), &away, &[], "cannot read /no/such/file"),
         (&summary, &"http://me:secret@localhost".to_owned(), &[], "--user"),

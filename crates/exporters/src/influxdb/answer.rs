@@ -10,8 +10,11 @@ use crate::outcome::{is_web_page, of_http};
 /// An answer of this size is read: errors of many lines are longer, and say nothing new.
 const ANSWER_BYTES: usize = 64 << 10;
 
+/// Words of 1.x about a database that does not exist.
+pub(super) const NO_DATABASE: &str = "database not found";
+
 /// Words of 1.x about what is missing at the server, which it says with the status 500.
-const MISSING: [&str; 2] = ["retention policy not found", "database not found"];
+const MISSING: [&str; 2] = ["retention policy not found", NO_DATABASE];
 
 /// The name of a partial write, before its reason.
 const PARTIAL: &str = "partial write: ";
@@ -92,7 +95,7 @@ fn too_old(said: &str) -> Option<u64> {
 }
 
 /// InfluxDB's words: `error` of 1.x, `message` and `line` of 2.x, `error` and `data` of 3.
-fn said(answer: &Answer) -> String {
+pub(super) fn said(answer: &Answer) -> String {
     if answer.status.is_success() {
         return String::new();
     }

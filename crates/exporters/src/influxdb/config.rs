@@ -13,7 +13,7 @@ use sluice_net::client::{Origin, UrlError, read_headers};
 use sluice_net::tls::ClientTlsOptions;
 use sluice_otlp::Encoding;
 
-use super::url::{Api, Place, url};
+use super::url::{Api, Place, query_url, url};
 use crate::client_options::{ClientOptions, GZIP_LEVELS, compression_level, declare_unsupported};
 use crate::connections::Connections;
 use crate::sending::Sending;
@@ -29,6 +29,8 @@ pub(super) struct InfluxConfig {
     pub url: String,
     /// The query of the endpoint itself, which may have keys.
     pub own_query: Option<String>,
+    /// A database of 1.x that is created if it is missing.
+    pub created: Option<Created>,
     pub precision: Precision,
     /// Points that get another time if another one has it.
     pub moved: Option<Moved>,
@@ -38,11 +40,19 @@ pub(super) struct InfluxConfig {
     pub connections: Connections,
 }
 
+#[derive(Clone)]
+pub(super) struct Created {
+    pub name: String,
+    /// The URL that statements are posted to.
+    pub query_url: String,
+}
+
 /// The section `v1_compatibility`.
 #[derive(Default)]
 struct Compatibility {
     is_enabled: bool,
     database: String,
+    creates_database: bool,
     retention_policy: String,
     username: Option<String>,
     password: Option<Secret>,
@@ -92,11 +102,23 @@ impl InfluxConfig {
             is_idempotent: false,
         };
         let connections = Connections::read(fields);
+        let creates = v1.is_enabled && v1.creates_database;
         set_credentials(fields, &mut client, place.api, v1, token);
         let (url, own_query) = read_url(fields, &endpoint, &place, precision);
+        let created = creates.then(|| read_created(fields, &endpoint, &place)).flatten();
         connections.check(fields, "endpoint", &url);
         refuse_others(fields);
-        InfluxConfig { url, own_query, precision, moved, max_lines, encoding, client, connections }
+        InfluxConfig {
+            url,
+            own_query,
+            created,
+            precision,
+            moved,
+            max_lines,
+            encoding,
+            client,
+            connections,
+        }
     }
 }
 
@@ -137,7 +159,17 @@ fn read_compatibility(fields: &mut Fields<'_>) -> Compatibility {
     let is_enabled = fields.boolean("enabled", false, "Use the API of InfluxDB 1.x.");
     let v1 = Compatibility {
         is_enabled,
-        database: fields.string("db", "", "Database, which has to exist."),
+        database: fields.string(
+            "db",
+            "",
+            "Database. It has to exist unless `create_database` is true.",
+        ),
+        creates_database: fields.boolean(
+            "create_database",
+            false,
+            "Create the database with `CREATE DATABASE` if InfluxDB answers that it does not exist. \
+             The user needs the right to do so. (Sluice's own option.)",
+        ),
         retention_policy: fields.string(
             "rp",
             "",
@@ -149,7 +181,7 @@ fn read_compatibility(fields: &mut Fields<'_>) -> Compatibility {
     if is_enabled && v1.database.is_empty() {
         fields.error_missing("db");
     }
-    for key in ["db", "rp", "username", "password"] {
+    for key in ["db", "create_database", "rp", "username", "password"] {
         if !is_enabled && fields.is_given(key) {
             fields.warn_at(key, "has no effect without `enabled: true`");
         }
@@ -219,6 +251,19 @@ fn read_url(
             (String::new(), None)
         }
     }
+}
+
+/// The database to create. An endpoint that cannot be used is reported elsewhere.
+fn read_created(fields: &mut Fields<'_>, endpoint: &str, place: &Place) -> Option<Created> {
+    let origin = Origin::of(endpoint).ok()?;
+    let query_url = query_url(&origin.uri);
+    if query_url.is_none() {
+        let text = "has a path that does not end in `/write`, so that the one of queries is not \
+                    known: leave out `v1_compatibility.create_database`, and create the database \
+                    yourself";
+        fields.error_at("endpoint", text);
+    }
+    query_url.map(|query_url| Created { name: place.database.clone(), query_url })
 }
 
 fn refuse_others(fields: &mut Fields<'_>) {

@@ -2,17 +2,19 @@
 //!
 //! A request is written as lines when it is packed; the times of its points are settled before, in
 //! `apart`, so that each attempt writes the same points. `url` has the paths, `answer` what an
-//! answer means.
+//! answer means, and `create` makes a database of 1.x that is missing.
 
 mod answer;
 mod apart;
 mod config;
+mod create;
 mod note;
 #[cfg(test)]
 mod tests;
 mod url;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT};
@@ -32,6 +34,7 @@ use crate::exporter::{
 use crate::network::{Answered, NetworkExporter, Protocol};
 use apart::Apart;
 use config::InfluxConfig;
+use create::CreateDatabase;
 use note::{Measurements, Note, note_measurement};
 
 /// InfluxDB is fastest with 5,000 to 10,000 lines a request.
@@ -81,11 +84,20 @@ impl ExporterConfig for InfluxConfig {
             precision: self.precision,
             needs_times: true,
         };
+        let create_database = match &self.created {
+            Some(created) => {
+                let Origin { uri, .. } = Origin::of(&created.query_url)?;
+                let queries = Destination { uri, client: client.clone() };
+                Some(CreateDatabase::new(context.name, &created.name, queries))
+            }
+            None => None,
+        };
         let protocol = Influx {
             form,
             encoding: self.encoding,
             level: self.client.compression_level,
             own_query: self.own_query.clone(),
+            create_database,
             destination: Destination { uri, client },
         };
         let headers = |encoding| headers(self, context, encoding);
@@ -110,6 +122,7 @@ struct Influx {
     level: Option<i32>,
     /// The query of the endpoint itself. What Sluice adds to it are names, which answers may say.
     own_query: Option<String>,
+    create_database: Option<CreateDatabase>,
     destination: Destination,
 }
 
@@ -166,8 +179,18 @@ impl Protocol for Influx {
         if body.is_empty() {
             return Ok((answer::of_nothing(note), false));
         }
-        let answer = self.destination.post(headers, &Arc::from([body.clone()])).await?;
-        let outcome = answer::of(note, &answer, &self.secrets(request.signal, headers));
+        let (body, sent) = (Arc::from([body.clone()]), Instant::now());
+        let mut answer = self.destination.post(headers, &body).await?;
+        let secrets = self.secrets(request.signal, headers);
+        if let Some(database) = &self.create_database
+            && create::is_missing(&answer)
+        {
+            if let Some(refused) = database.create(sent, headers, &secrets).await? {
+                return Ok(refused);
+            }
+            answer = self.destination.post(headers, &body).await?;
+        }
+        let outcome = answer::of(note, &answer, &secrets);
         Ok((outcome, answer.status == StatusCode::UNAUTHORIZED))
     }
 

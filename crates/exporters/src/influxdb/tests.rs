@@ -199,6 +199,12 @@ fn options_that_contradict_each_other_are_errors() {
         (format!("{{endpoint: 'http://a', {v1}, precision: m}}"), "precision"),
         (format!("{{endpoint: 'http://a', {v1}, collisions: add}}"), "collisions"),
         (format!("{{endpoint: 'a:8086', {v1}}}"), "endpoint"),
+        (
+            "{endpoint: 'http://a/x', v1_compatibility: {enabled: true, db: a, create_database: \
+             true}}"
+                .to_owned(),
+            "create_database",
+        ),
         (format!("{{endpoint: 'http://me:hunter2@a', {v1}}}"), "endpoint"),
         (format!("{{endpoint: 'http://a', {v1}, payload_max_lines: 0}}"), "payload_max_lines"),
         (
@@ -230,6 +236,7 @@ fn options_without_effect_cause_a_warning() {
         ("api: v3, org: o", "org"),
         ("org: o, v1_compatibility: {db: x}", "db"),
         ("org: o, v1_compatibility: {username: x}", "username"),
+        ("org: o, v1_compatibility: {create_database: true}", "create_database"),
         ("org: o, read_buffer_size: 5", "read_buffer_size"),
     ] {
         let options = format!("{{endpoint: 'http://a', bucket: b, {options}}}");

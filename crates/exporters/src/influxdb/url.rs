@@ -52,6 +52,19 @@ pub(super) fn url(endpoint: &Uri, place: &Place, precision: Precision) -> String
     format!("{scheme}://{authority}{path}?{query}")
 }
 
+/// The URL of queries of 1.x, beside that of writes. None if the endpoint has a path that is not one
+/// of writes.
+pub(super) fn query_url(endpoint: &Uri) -> Option<String> {
+    let prefix = match endpoint.path() {
+        "" | "/" => "",
+        own => own.strip_suffix("/write")?,
+    };
+    let scheme = endpoint.scheme_str().unwrap_or("http");
+    let authority = endpoint.authority().map_or("", |authority| authority.as_str());
+    let query = endpoint.query().map(|query| format!("?{query}")).unwrap_or_default();
+    Some(format!("{scheme}://{authority}{prefix}/query{query}"))
+}
+
 /// The name of a unit, which differs by API.
 fn unit(api: Api, precision: Precision) -> &'static str {
     let names = match precision {
@@ -108,6 +121,20 @@ mod tests {
             };
             let endpoint: Uri = endpoint.parse().expect("a URL");
             assert_eq!(url(&endpoint, &place, precision), expected);
+        }
+    }
+
+    #[test]
+    fn queries_go_beside_writes() {
+        for (endpoint, expected) in [
+            ("http://a:8086", Some("http://a:8086/query")),
+            ("https://a/?u=me", Some("https://a/query?u=me")),
+            ("http://a/influx/write?u=me&p=x", Some("http://a/influx/query?u=me&p=x")),
+            ("http://a/write", Some("http://a/query")),
+            ("http://a/influx/", None),
+        ] {
+            let endpoint: Uri = endpoint.parse().expect("a URL");
+            assert_eq!(query_url(&endpoint).as_deref(), expected, "{endpoint}");
         }
     }
 

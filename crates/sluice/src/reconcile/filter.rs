@@ -2,27 +2,23 @@
 
 use std::str::FromStr;
 
-/// A time of RFC 3339.
+use jiff::Timestamp;
+
+/// A time of RFC 3339, from 1677 to 2262.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Time(String);
+pub(crate) struct Time(Timestamp);
 
 impl FromStr for Time {
-    type Err = &'static str;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Time, &'static str> {
-        let shape = text.bytes().map(|byte| if byte.is_ascii_digit() { b'0' } else { byte });
-        let shape: Vec<u8> = shape.collect();
-        let rest = shape.strip_prefix(b"0000-00-00T00:00:00");
-        let zone_bytes = rest.and_then(|rest| match rest.strip_prefix(b".") {
-            Some(fraction) => {
-                let digits = fraction.iter().take_while(|byte| **byte == b'0').count();
-                (1..=9).contains(&digits).then(|| fraction.len() - digits)
-            }
-            None => Some(rest.len()),
-        });
-        match zone_bytes.and_then(|length| text.get(text.len() - length..)) {
-            Some("Z" | "+00:00" | "-00:00") => Ok(Time(text.to_owned())),
-            _ => Err("write a time as 2026-11-29T14:00:00Z, which is UTC"),
+    fn from_str(text: &str) -> Result<Time, String> {
+        let time: Timestamp = text
+            .parse()
+            .map_err(|error| format!("{error}; write a time as 2026-11-29T14:00:00Z"))?;
+        // InfluxDB counts nanoseconds from 1970 in 64 bits.
+        match i64::try_from(time.as_nanosecond()) {
+            Ok(_) => Ok(Time(time)),
+            Err(_) => Err("InfluxDB has times from 1677 to 2262 only".to_owned()),
         }
     }
 }
@@ -85,14 +81,18 @@ pub(super) fn query(
 mod tests {
     use super::*;
 
+    /// Guarantee: a time is one that exists, and goes to InfluxDB in UTC.
     #[test]
-    fn times_are_utc() {
-        for good in [
-            "2026-11-29T14:00:00Z",
-            "2026-11-29T14:00:00.5Z",
-            "2026-11-29T14:00:00.123456789+00:00",
+    fn times_are_those_of_rfc_3339() {
+        for (good, in_utc) in [
+            ("2026-11-29T14:00:00Z", "2026-11-29T14:00:00Z"),
+            ("2026-11-29T14:00:00.5Z", "2026-11-29T14:00:00.5Z"),
+            ("2026-11-29T14:00:00.123456789+00:00", "2026-11-29T14:00:00.123456789Z"),
+            ("2026-11-29T14:00:00+02:00", "2026-11-29T12:00:00Z"),
         ] {
-            assert!(good.parse::<Time>().is_ok(), "{good}");
+            let time: Time = good.parse().expect(good);
+            let query = query("m", (Some(&time), None), &[]);
+            assert!(query.ends_with(&format!("time >= '{in_utc}'")), "{good}: {query}");
         }
         for bad in [
             "",
@@ -100,9 +100,12 @@ mod tests {
             "2026-11-29",
             "2026-11-29T14:00:00",
             "2026-11-29T14:00:00.Z",
-            "2026-11-29T14:00:00+02:00",
+            "2026-13-99T99:99:99Z",
+            "2026-02-29T00:00:00Z",
+            "2026-11-29T24:00:00Z",
             "2026-11-29T14:00:00.1234567890Z",
             "2026-11-29T14:00:00Z' OR 'a'='a",
+            "9999-01-01T00:00:00Z",
         ] {
             assert!(bad.parse::<Time>().is_err(), "{bad}");
         }

@@ -92,7 +92,7 @@ impl<'a> InfluxDb<'a> {
         }
         match content["results"].as_array() {
             Some(results) => Ok(results.clone()),
-            None => bail!("the answer is none of InfluxDB: is --influxdb the URL of one?"),
+            None => bail!("the answer is not from InfluxDB: is --influxdb the URL of one?"),
         }
     }
 }
