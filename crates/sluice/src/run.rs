@@ -162,7 +162,7 @@ fn tell(report: &ShutdownReport) {
             %pipeline, %exporter, items, bytes,
             "lost: not delivered before the end, and only in memory; senders that still wait for \
              an answer get none, and send it again, and receivers with a checkpoint read theirs \
-             again"
+             again, but for what was aggregated"
         );
     }
     for Undelivered { delivery: DeliveryId { pipeline, exporter }, items, bytes } in
@@ -182,7 +182,7 @@ fn tell(report: &ShutdownReport) {
             %signal, items, bytes,
             "lost: not delivered before the end, and not taken by the disk; senders that still \
              wait for an answer get none, and send it again, and receivers with a checkpoint read \
-             theirs again"
+             theirs again, but for what was aggregated"
         );
     }
 }

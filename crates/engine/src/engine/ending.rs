@@ -37,7 +37,7 @@ pub struct Undelivered {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShutdownReport {
-    /// In memory only: lost.
+    /// In memory only: lost. So is what was aggregated, whatever its receivers read again.
     pub lost: Vec<Undelivered>,
     /// In memory only, but all their receivers read it again at the next start.
     pub read_again: Vec<Undelivered>,
@@ -128,5 +128,46 @@ impl Engine {
         });
         let undelivered = join_all(ends).await;
         undelivered.into_iter().filter(|(_, it)| it.items > 0).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_config::SystemEnvironment;
+
+    use super::*;
+
+    /// Scenario: an orderly end while the backend is down, with points of a file in a bucket.
+    /// Guarantee: they are reported as lost, since the file is not read again for them.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn points_that_were_aggregated_are_reported_as_lost() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = folder.path().display();
+        let point = "{\"type\":\"Point\",\"metric\":\"vus\",\"data\":\
+                     {\"time\":\"2024-05-01T10:00:00Z\",\"value\":1,\"tags\":{}}}\n";
+        std::fs::write(folder.path().join("a.json"), point).expect("is written");
+        let text = format!(
+            "receivers: {{k6: {{include: ['{at}/*.json'], storage: file_storage}}}}\n\
+             processors: {{interval: {{}}}}\n\
+             exporters: {{otlphttp: {{endpoint: 'http://127.0.0.1:1'}}}}\n\
+             extensions: {{file_storage: {{directory: '{at}'}}}}\n\
+             service:\n  extensions: [file_storage]\n  \
+             telemetry: {{metrics: {{level: none}}}}\n  pipelines:\n    \
+             metrics: {{receivers: [k6], processors: [interval], exporters: [otlphttp]}}\n"
+        );
+        let (plan, said) = crate::plan::load(&[format!("yaml:{text}")], &SystemEnvironment);
+        let plan = plan.unwrap_or_else(|| panic!("{}", said.render(false)));
+        let engine = Engine::start(plan, None).await.expect("starts");
+        let steps = &engine.plan.as_ref().expect("is applied").steps;
+        let emitter = steps.values().find_map(|step| step.processor.emitter()).expect("there");
+        let since = Instant::now();
+        while emitter.counts().open_buckets == 0 {
+            assert!(since.elapsed() < Duration::from_secs(60), "nothing is read");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let report = engine.shutdown(Duration::from_millis(100)).await;
+        let items = |them: &[Undelivered]| them.iter().map(|it| it.items).sum::<u64>();
+        assert_eq!((items(&report.lost), items(&report.read_again)), (1, 0));
+        assert!(report.kept.is_empty() && report.unwritten.is_empty());
     }
 }

@@ -1,6 +1,7 @@
 //! A plan in words: the topology, every budget, what each delivery promises, and the present
 //! content of its directory. Reads only, also while a process runs on it.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use sluice_log::disk::{Disk, RealDisk};
 use sluice_log::inspect::{self, LogOverview};
 use sluice_net::server::{ConnectionBudget, Listening};
 
+use super::build::emitting;
 use super::{DeliveryPlan, DiskPlan, Plan, ReceiverPlan};
 use crate::delivery::{DeliveryId, Policy};
 
@@ -154,6 +156,7 @@ impl Plan {
         if delivery.best_effort {
             return "Best effort: may lose data rather than hold up a sender.".to_owned();
         }
+        let emitting = self.emitting(delivery);
         let crash = match (&self.disk, self.ack) {
             (Some(_), _) if self.is_ack_durable() => "Survives kill -9 and power loss".to_owned(),
             _ if delivery.is_read_again => {
@@ -170,7 +173,7 @@ impl Plan {
                  backend had it"
                     .to_owned()
             }
-            _ if delivery.senders_wait => {
+            _ if delivery.senders_wait && (self.disk.is_some() || emitting.is_empty()) => {
                 "Survives a crash, as senders are answered only after delivery".to_owned()
             }
             _ => {
@@ -178,6 +181,17 @@ impl Plan {
                 let but = if again.is_empty() { "" } else { ", but for what is read again by " };
                 format!("Is lost in a crash (memory only){but}{}", again.join(", "))
             }
+        };
+        let crash = match &self.disk {
+            Some(disk) if !emitting.is_empty() => {
+                let by = emitting.join(", ");
+                let recent = match disk.flush_after {
+                    Duration::ZERO => String::new(),
+                    after => format!(" and what it wrote in the last {}", duration(after)),
+                };
+                format!("{crash}, but for open buckets of {by}{recent}")
+            }
+            _ => crash,
         };
         let time = duration(Duration::from_micros(delivery.budget_bytes * 1000 / EXAMPLE_RATE));
         let place = if self.disk.is_some() { " on disk" } else { "" };
@@ -191,7 +205,8 @@ impl Plan {
             "may lag by up to {}{place}{shared}, about {time} at 4 MB/s",
             rounded(delivery.budget_bytes)
         );
-        let wait = match delivery.is_read_again {
+        let mut receivers = self.receivers_of(delivery);
+        let wait = match receivers.all(ReceiverPlan::reads_again) {
             true => "its receivers wait, and read on later",
             false => "its senders wait, and get a retryable refusal",
         };
@@ -206,13 +221,33 @@ impl Plan {
         format!("{crash}; {lag}; {then}.")
     }
 
-    /// Those of a delivery's receivers that read again after a crash what was not resolved.
+    /// Those of a delivery's receivers that read again after a crash what was not resolved, unless
+    /// something else was made of it.
     fn readers_again(&self, delivery: &DeliveryPlan) -> Vec<&str> {
-        let feeds = |receiver: &&ReceiverPlan| {
-            let mut paths = self.paths.iter().filter(|path| path.delivery == delivery.id);
-            receiver.reads_again() && paths.any(|path| path.receiver == receiver.id)
+        let is_changed = |receiver: &ReceiverPlan| {
+            let mut paths = self.paths_to(delivery).filter(|path| path.receiver == receiver.id);
+            paths.any(|path| emitting(path, &self.steps).next().is_some())
         };
-        self.receivers.iter().filter(feeds).map(|it| it.id.as_str()).collect()
+        let readers = self.receivers_of(delivery).filter(|it| it.reads_again() && !is_changed(it));
+        readers.map(|it| it.id.as_str()).collect()
+    }
+
+    /// Processors before a delivery that give out points by themselves.
+    fn emitting(&self, delivery: &DeliveryPlan) -> Vec<&str> {
+        let all = self.paths_to(delivery).flat_map(|path| emitting(path, &self.steps));
+        let ids: BTreeSet<&str> = all.map(|(_, id)| id.as_str()).collect();
+        ids.into_iter().collect()
+    }
+
+    fn paths_to(&self, delivery: &DeliveryPlan) -> impl Iterator<Item = &super::Path> {
+        self.paths.iter().filter(|path| path.delivery == delivery.id)
+    }
+
+    fn receivers_of(&self, delivery: &DeliveryPlan) -> impl Iterator<Item = &ReceiverPlan> {
+        let feeds = |receiver: &&ReceiverPlan| {
+            self.paths_to(delivery).any(|path| path.receiver == receiver.id)
+        };
+        self.receivers.iter().filter(feeds)
     }
 
     /// The logs of an earlier run, by delivery, and whether they can be read.
@@ -397,6 +432,38 @@ mod tests {
             let plan = plan.unwrap_or_else(|| panic!("{}", said.render(false))).describe();
             let promise = plan.lines().find(|line| line.contains(expected));
             assert!(promise.is_some_and(|it| it.contains(others)), "{receivers} {buffer}\n{plan}");
+        }
+    }
+
+    /// Scenario: files before a processor that keeps points back. Guarantee: a plan does not say
+    /// that they are read again; it says and warns of the loss in memory only, names the remedy,
+    /// and with a directory says what a kill costs still.
+    #[test]
+    fn what_was_aggregated_is_not_said_to_be_read_again() {
+        let (again, lost) = ("as its receivers read again", "Is lost in a crash (memory only);");
+        let kept = "Survives kill -9 and power loss, but for open buckets of interval";
+        for (processors, buffer, expected, warns) in [
+            ("interval", "", lost, true),
+            ("interval", "ack: delivered", lost, true),
+            ("interval", "directory: /nonexistent/d", kept, false),
+            ("", "", again, false),
+        ] {
+            let text = format!(
+                "receivers: {{k6: {{include: [/x], storage: file_storage}}}}\n\
+                 processors: {{interval: }}\nexporters: {{otlp: {{endpoint: 'x:1'}}}}\n\
+                 buffer: {{{buffer}}}\n\
+                 extensions: {{file_storage: {{directory: /nonexistent, create_directory: \
+                 true}}}}\nservice: {{extensions: [file_storage], pipelines: {{metrics: \
+                 {{receivers: [k6], processors: [{processors}], exporters: [otlp]}}}}}}\n"
+            );
+            let (plan, said) = crate::plan::load(&[format!("yaml:{text}")], &SystemEnvironment);
+            let plan = plan.unwrap_or_else(|| panic!("{}", said.render(false)));
+            let (all, said) = (plan.describe(), said.render(false));
+            assert!(all.contains(expected) && all.contains("its receivers wait"), "{all}");
+            assert_eq!(plan.deliveries[0].is_read_again, processors.is_empty(), "{buffer}");
+            assert_eq!(all.contains(again), expected == again, "{all}");
+            assert_eq!(said.contains("from `k6` for good"), warns, "{said}");
+            assert_eq!(said.contains("`buffer.directory` keeps it"), warns, "{said}");
         }
     }
 }

@@ -157,7 +157,8 @@ pub struct DeliveryPlan {
     pub best_effort: bool,
     /// Senders are answered only when this delivery has delivered.
     pub senders_wait: bool,
-    /// All of its receivers read again, after a crash or an end, what was not resolved.
+    /// All of its receivers read again, after a crash or an end, what was not resolved, and nothing
+    /// aggregates it on the way.
     pub is_read_again: bool,
     /// Bytes that it may lag: on disk if there is a directory, else in memory.
     pub budget_bytes: u64,

@@ -11,7 +11,7 @@ use sluice_processors::ProcessorConfig;
 
 use super::read::{Read, component};
 use super::routes::{self, by_receiver};
-use super::{DeliveryPlan, MIB};
+use super::{DeliveryPlan, MIB, ReceiverPlan};
 use crate::delivery::DeliveryId;
 
 /// Limits of pipelines that are higher than the pool of all backlogs, in memory or on disk. They
@@ -121,6 +121,36 @@ pub(super) fn of_context_after_batch(
                 }
             }
         }
+    }
+}
+
+/// Without a directory: processors that give out points by themselves, behind receivers that would
+/// read again what is not delivered. `emitting`: with the paths that they are on.
+pub(super) fn of_files_without_directory(
+    document: &Document,
+    read: &Read,
+    emitting: &[(&routes::Path, &String)],
+    diagnostics: &mut Diagnostics,
+) {
+    let mut said = BTreeSet::new();
+    for (path, id) in emitting {
+        let reads_again = |it: &ReceiverPlan| it.id == path.receiver && it.reads_again();
+        let exporter = &read.exporters[&path.delivery.exporter].config;
+        if exporter.is_best_effort()
+            || !read.receivers.iter().any(reads_again)
+            || !said.insert((*id, &path.receiver))
+        {
+            continue;
+        }
+        let Some(component) = component(&document.processors, id) else { continue };
+        let message = format!(
+            "{} takes what it aggregates from `{}` for good: that is not read again, and what \
+             was made of it is in memory only, so that an end while the backend is away loses it",
+            component.path, path.receiver
+        );
+        let hint = "`buffer.directory` keeps it over an orderly end; a kill then loses open \
+                    buckets, and what was not on disk yet";
+        diagnostics.push(Diagnostic::warning(component.span, message).with_hint(hint));
     }
 }
 

@@ -299,7 +299,9 @@ impl Aggregator {
             self.aggregated.made.add(&measurement, points);
         }
         for cell in std::mem::take(&mut self.taken) {
-            self.aggregated.replaced.add(&cell.group.measurement, cell.points);
+            if !cell.group.keeps_points() {
+                self.aggregated.replaced.add(&cell.group.measurement, cell.points);
+            }
             self.forget(&cell);
         }
         while self.sealed.front().is_some_and(|sealed| sealed.cells.is_empty()) {
@@ -393,8 +395,11 @@ impl Aggregator {
 }
 
 impl Aggregated {
+    /// Points that stay in their requests are counted where those end up.
     fn note_taken(&self, (group, points): &(Arc<Group>, u64)) {
-        self.taken.add(&group.measurement, *points);
+        if !group.keeps_points() {
+            self.taken.add(&group.measurement, *points);
+        }
     }
 }
 

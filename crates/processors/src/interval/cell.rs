@@ -54,6 +54,11 @@ impl Group {
         let parts = parts.map(|part| part.len()).sum::<usize>();
         GROUP_BYTES + self.measurement.len() + 2 * parts
     }
+
+    /// Its points pass too: they are added up, but not taken out of their requests.
+    pub(super) fn keeps_points(&self) -> bool {
+        matches!(&self.fate, Fate::Numbers(statistics) if statistics.keeps_points)
+    }
 }
 
 /// A point as it is staged.

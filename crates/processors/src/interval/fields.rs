@@ -27,14 +27,18 @@ pub(super) fn names(metric: &[u8], metadata: &[u8], default: &str, ending: &str)
 }
 
 /// The field that a metric says it is. `metadata`: whole fields of a metric.
-fn own_field(metadata: &[u8]) -> Option<&[u8]> {
+pub(super) fn own_field(metadata: &[u8]) -> Option<&[u8]> {
     content(value_of(metadata, FIELD)?, TEXT)
+}
+
+/// The type of that field, if it has to be said.
+pub(super) fn own_type(metadata: &[u8]) -> Option<&[u8]> {
+    content(value_of(metadata, TYPE)?, TEXT)
 }
 
 /// Whether the metric is a field that has no numbers.
 pub(super) fn is_no_number(metadata: &[u8]) -> bool {
-    let kind = value_of(metadata, TYPE).and_then(|value| content(value, TEXT));
-    kind.is_some_and(|kind| [&b"boolean"[..], b"string"].contains(&kind))
+    own_type(metadata).is_some_and(|kind| [&b"boolean"[..], b"string"].contains(&kind))
 }
 
 /// The keys of attributes that are fields of text.

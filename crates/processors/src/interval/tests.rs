@@ -15,6 +15,7 @@ use sluice_otlp::count;
 use super::aggregate::Counts;
 use super::*;
 
+mod lines;
 mod property;
 
 const SECOND: u64 = 1_000_000_000;

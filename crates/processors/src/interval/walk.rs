@@ -156,10 +156,13 @@ impl<'r> Walk<'r, '_> {
     fn group(&mut self, metric: &Metric<'_>) -> Option<Arc<Group>> {
         self.key.clear();
         let number = [metric.number as u8];
-        // Descriptions and metadata are those of the first: they tell no series apart.
+        // `cpu_idle` is the field `idle` of `cpu`, or the field `value` of `cpu_idle`. Descriptions
+        // and other metadata are those of the first: they tell no series apart.
+        let field = fields::own_field(&metric.metadata).unwrap_or_default();
+        let kind = fields::own_type(&metric.metadata).unwrap_or_default();
         let parts: [&[u8]; 6] =
             [&self.resource, &self.scope, metric.name, &metric.unit, &number, &metric.data_rest];
-        for part in parts {
+        for part in parts.into_iter().chain([field, kind]) {
             self.key.extend_from_slice(&(part.len() as u64).to_le_bytes());
             self.key.extend_from_slice(part);
         }
@@ -228,8 +231,7 @@ impl<'r> Walk<'r, '_> {
             self.point_key.extend_from_slice(attribute);
         }
         let is_taken = self.aggregator.stage(group, &self.point_key, time, sample);
-        let keeps = matches!(&group.fate, Fate::Numbers(statistics) if statistics.keeps_points);
-        Ok(is_taken && !keeps)
+        Ok(is_taken && !group.keeps_points())
     }
 }
 

@@ -222,8 +222,10 @@ impl Derived<'_> {
             own = names.metric;
             field = Some(names.field);
         } else if let Some(ending) = self.ending {
-            own.push(b'_');
-            own.extend_from_slice(ending.as_bytes());
+            let ending = [&b"_"[..], ending.as_bytes()].concat();
+            own.extend_from_slice(&ending);
+            // A field stays one: another measurement may have the name of the metric.
+            field = fields::own_field(metadata).map(|own| [own, &ending].concat());
         }
         write_len_field(&mut out, 1, &own);
         out.extend_from_slice(rest);
