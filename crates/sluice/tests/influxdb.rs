@@ -34,15 +34,8 @@ fn config(receiver: SocketAddr, backend: &Backend) -> String {
     )
 }
 
-/// Scenario: a body that is larger than all memory comes while the backend takes nothing, and
-/// senders have to wait. Guarantee: the client is not refused; when the backend is back, its answer
-/// is 204, each line has arrived, and memory kept to its limit.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_larger_than_memory_waits_for_the_backend() {
-    let _alone = alone().await;
-    let backend = faulty_backend(Faults::unavailable(1.0)).await;
-    let receiver = free_addr().expect("a port");
-    let gateway = Gateway::start(&config(receiver, &backend)).await;
+/// Lines as k6 writes them, and their number.
+fn body_larger_than_memory() -> (Vec<u8>, u64) {
     let (mut body, mut lines) = (Vec::new(), 0_u64);
     while body.len() < 64 << 20 {
         let line = format!(
@@ -55,6 +48,19 @@ async fn a_body_larger_than_memory_waits_for_the_backend() {
         body.extend_from_slice(line.as_bytes());
         lines += 1;
     }
+    (body, lines)
+}
+
+/// Scenario: a body that is larger than all memory comes while the backend takes nothing, and
+/// senders have to wait. Guarantee: the client is not refused; when the backend is back, its answer
+/// is 204, each line has arrived, and memory kept to its limit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_larger_than_memory_waits_for_the_backend() {
+    let _alone = alone().await;
+    let backend = faulty_backend(Faults::unavailable(1.0)).await;
+    let receiver = free_addr().expect("a port");
+    let gateway = Gateway::start(&config(receiver, &backend)).await;
+    let (body, lines) = body_larger_than_memory();
     let writing = tokio::spawn(async move { send(receiver, "POST /write?db=k6", "", &body).await });
     let waits = async || gateway.metric("sluice_influxdb_waits", &[]).await > 0.0;
     assert!(eventually(ARRIVES_WITHIN, waits).await, "{}", gateway.output());
@@ -69,6 +75,33 @@ async fn a_body_larger_than_memory_waits_for_the_backend() {
     assert_eq!(gateway.metric("sluice_influxdb_lines", &[]).await, lines as f64);
     assert_eq!(gateway.metric("sluice_delivery_dropped_items", &[]).await, 0.0);
     gateway.assert_memory_within(LIMIT_MIB);
+}
+
+/// Scenario: a write waits for the backend while a reload changes the receiver. Guarantee: the
+/// client is not refused; when the backend is back, its answer is 204 and all lines have arrived.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_waits_outlives_a_reload() {
+    let _alone = alone().await;
+    let backend = faulty_backend(Faults::unavailable(1.0)).await;
+    let receiver = free_addr().expect("a port");
+    let before = config(receiver, &backend);
+    let gateway = Gateway::start(&before).await;
+    let (body, lines) = body_larger_than_memory();
+    let writing = tokio::spawn(async move { send(receiver, "POST /write?db=k6", "", &body).await });
+    let waits = async || gateway.metric("sluice_influxdb_waits", &[]).await > 0.0;
+    assert!(eventually(ARRIVES_WITHIN, waits).await, "{}", gateway.output());
+    let endpoint = format!("endpoint: '{receiver}'");
+    let after = before.replace(&endpoint, &format!("{endpoint}, max_line_bytes: 2MiB"));
+    assert_ne!(after, before);
+    gateway.reload(&after).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(!writing.is_finished(), "it waits");
+    backend.faults().clear();
+    let answer = tokio::time::timeout(2 * ARRIVES_WITHIN, writing).await.expect("is answered");
+    assert_eq!(answer.expect("an answer").status, 204);
+    let arrives = async || backend.items() >= lines;
+    assert!(eventually(ARRIVES_WITHIN, arrives).await, "{} of {lines}", backend.items());
+    assert_eq!(backend.items(), lines);
 }
 
 const FORM: &str = "content-type: application/x-www-form-urlencoded\r\n";

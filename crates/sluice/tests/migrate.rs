@@ -104,6 +104,17 @@ fn the_usual_file_is_translated_as_expected() {
     assert_eq!(text, expected, "UPDATE_TRANSLATIONS=1 writes it anew");
 }
 
+/// Guarantee: the exporter creates a database that is missing, as Telegraf does, unless the file has
+/// `skip_database_creation`; one of InfluxDB 2.x is never created.
+#[test]
+fn databases_are_created_as_by_telegraf() {
+    for (name, exporters) in [("json.conf", 0), ("csv.conf", 1), ("servers.conf", 1)] {
+        let (_, text, said) = translated(name);
+        assert_eq!(text.matches("create_database: true").count(), exporters, "{name}: {text}");
+        assert!(!said.contains("skip_database_creation"), "{name}: {said}");
+    }
+}
+
 /// Guarantee: a file that is missing or no TOML, and an output that cannot be written, are 2, and
 /// the message says where; `--output` writes the same as the standard output.
 #[test]
@@ -196,10 +207,13 @@ fn rfc3339(nanos: u64) -> String {
     format!("{time}.{:09}Z", nanos % SECOND)
 }
 
-/// An InfluxDB with the database `k6`, and a gateway that a file is translated for.
+/// An InfluxDB and a gateway that a file is translated for. The database `k6` is there only where
+/// the translation is not to create it.
 async fn start(name: &str, samples: &str) -> Option<(InfluxDb, Gateway, TempDir)> {
     let influxdb = InfluxDb::start().await?;
-    influxdb.query("", "CREATE DATABASE k6").await;
+    if std::fs::read_to_string(file(name)).is_ok_and(|it| it.contains("skip_database_creation")) {
+        influxdb.query("", "CREATE DATABASE k6").await;
+    }
     let folder = TempDir::new().expect("a folder");
     let path = folder.path().join("out.txt");
     std::fs::write(&path, samples).expect("is written");

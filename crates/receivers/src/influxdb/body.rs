@@ -19,7 +19,7 @@ const PART: usize = 20;
 ///
 /// # Errors
 /// It is packed in another way.
-pub(super) fn is_packed(headers: &HeaderMap) -> Result<bool, Refused> {
+pub(super) fn is_gzip(headers: &HeaderMap) -> Result<bool, Refused> {
     let mut values = headers.get_all(CONTENT_ENCODING).iter();
     let name = values.next().map_or(&b""[..], |value| value.as_bytes().trim_ascii());
     if values.next().is_none() {
@@ -33,6 +33,14 @@ pub(super) fn is_packed(headers: &HeaderMap) -> Result<bool, Refused> {
     let name: String = String::from_utf8_lossy(name).chars().take(40).collect();
     let message = format!("content-encoding `{name}` is not supported: there is gzip");
     Err(Refused::new(Reason::UnsupportedEncoding, message))
+}
+
+/// The answer of [`Body::next`].
+pub(super) enum Next {
+    Piece(Bytes),
+    End,
+    /// Nothing came: it is time to look at its progress.
+    LookAgain,
 }
 
 pub(super) struct Body {
@@ -59,24 +67,27 @@ impl Body {
         self.reader.as_ref()?.announced_len_bytes()
     }
 
-    /// The next piece; `Some(None)` at the end, `None` if it is time to look at its progress.
+    /// The next piece, as far as one has come.
     ///
     /// # Errors
     /// The body broke off, is too slow, or is larger than the limit.
-    pub(super) async fn next(&mut self) -> Result<Option<Option<Bytes>>, Refused> {
-        let Some(reader) = &mut self.reader else { return Ok(Some(None)) };
+    pub(super) async fn next(&mut self) -> Result<Next, Refused> {
+        let Some(reader) = &mut self.reader else { return Ok(Next::End) };
         let piece = reader.next(Some(self.check_at)).await?;
-        match &piece {
+        match piece {
             Some(Some(piece)) => {
                 self.arrived += piece.len();
                 self.sent_bytes += piece.len() as u64;
                 self.check(self.sent_bytes)?;
+                Ok(Next::Piece(piece))
             }
             // From here on its request does not arrive any more, but waits.
-            Some(None) => self.reader = None,
-            None => {}
+            Some(None) => {
+                self.reader = None;
+                Ok(Next::End)
+            }
+            None => Ok(Next::LookAgain),
         }
-        Ok(piece)
     }
 
     /// Counts bytes that came out of it.
@@ -132,7 +143,7 @@ mod tests {
     fn only_gzip_is_unpacked() {
         let of = |values: &[&str]| {
             let values = values.iter().map(|value| value.parse().expect("a value"));
-            is_packed(&values.map(|value| (CONTENT_ENCODING, value)).collect())
+            is_gzip(&values.map(|value| (CONTENT_ENCODING, value)).collect())
         };
         for (values, expected) in [
             (&[][..], Ok(false)),

@@ -52,6 +52,8 @@ impl InfluxConfig {
             or_default(fields, "read_header_timeout", server.read_header_timeout, doc);
         fields.no_effect("write_timeout", "an answer waits until all of its lines are accepted");
         shared.server.max_connections = max_connections(fields, true);
+        // A write that waits outlives a reload: its end is that of the ingress.
+        shared.server.drain_timeout = NO_TIME_LIMIT;
         let answers = answers(fields, &mut shared.server);
         encodings(fields);
         fields.not_yet("middlewares", "middleware extensions");

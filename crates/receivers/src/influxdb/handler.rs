@@ -11,7 +11,7 @@ use sluice_net::auth::server::ServerAuth;
 use sluice_net::server::{BodyReader, Handler, ReplyBody, RequestBody};
 
 use super::answers::{self, json_reply};
-use super::body::{Body, is_packed};
+use super::body::{Body, Next, is_gzip};
 use super::counters::add;
 use super::credentials;
 use super::query::Databases;
@@ -117,9 +117,9 @@ impl InfluxHandler {
             return Err(Refused::invalid("a body of HTTP/1.0 needs a content-length"));
         }
         let target = Target::read(api, parameters).map_err(Refused::invalid)?;
-        let is_packed = is_packed(&head.headers)?;
+        let is_gzip = is_gzip(&head.headers)?;
         let body = BodyReader::new(body, self.writer.config.shared.body_timeouts);
-        self.writer.write(&target, (sender, head), body, is_packed).await
+        self.writer.write(&target, (sender, head), body, is_gzip).await
     }
 
     async fn query(
@@ -163,9 +163,9 @@ impl InfluxHandler {
         let (mut body, mut bytes) = (Body::new(body, Some(FORM_BYTES as u64)), Vec::new());
         loop {
             match body.next().await? {
-                Some(Some(piece)) => bytes.extend_from_slice(&piece),
-                Some(None) => return Ok(Parameters::parse(&bytes)),
-                None => {
+                Next::Piece(piece) => bytes.extend_from_slice(&piece),
+                Next::End => return Ok(Parameters::parse(&bytes)),
+                Next::LookAgain => {
                     body.is_slow(0);
                 }
             }

@@ -105,7 +105,6 @@ impl BoundReceiver for Bound {
             counters: Arc::clone(&counters),
             config,
             large_work: LargeWork::new(),
-            ending: shutdown.clone(),
         };
         let handler = InfluxHandler::new(writer, authenticator);
         let task = tokio::spawn(serve(listener.clone(), serving, handler));

@@ -15,26 +15,25 @@
 //! A body that is to be taken as a whole or not at all stays in one request, for which it has all
 //! memory from its beginning: nothing is submitted before its last line is judged.
 
+mod admission;
+mod submission;
+
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::FutureExt;
 use http::request::Parts;
-use sluice_flow::source::{ArrivedBody, Ingress, IngressRoute, Permit, Request};
-use sluice_flow::{Payload, Refusal};
+use sluice_flow::Refusal;
+use sluice_flow::source::{Ingress, IngressRoute, Permit};
 use sluice_influx::{Builder, DATABASE, Faults, RETENTION_POLICY, Reader};
 use sluice_net::compress::GunzipStream;
 use sluice_net::server::BodyReader;
 use sluice_otlp::Signal;
 use tokio::task::yield_now;
-use tokio::time::{Instant, sleep};
-use tokio_util::sync::CancellationToken;
 
-use super::body::Body;
+use super::body::{Body, Next};
 use super::chunk::{CHUNK_BYTES, Chunk, WHOLE_BYTES};
 use super::config::InfluxConfig;
-use super::counters::{Counted, Counters, add};
+use super::counters::{Counters, add};
 use super::refused::{Reason, Refused};
 use super::request::Target;
 use crate::large_work::LargeWork;
@@ -56,11 +55,9 @@ const BASE_BYTES: usize = 32 << 10;
 /// A line that was cut is in the base up to here.
 const BASE_CUT_BYTES: usize = 8 << 10;
 /// The buffer into which bodies are unpacked.
-const ROOM_BYTES: usize = 32 << 10;
-/// Rooms that are unpacked without letting others run.
-const ROOMS_AT_ONCE: usize = 16;
-/// A body that finds no memory even to wait asks again after this time.
-const WAIT: Duration = Duration::from_millis(200);
+const INFLATE_BUFFER_BYTES: usize = 32 << 10;
+/// Buffers that are unpacked without letting others run.
+const BUFFERS_AT_ONCE: usize = 16;
 
 pub(super) struct Writer {
     /// The receiver's id.
@@ -68,10 +65,8 @@ pub(super) struct Writer {
     pub ingress: Arc<dyn Ingress>,
     pub counters: Arc<Counters>,
     pub config: InfluxConfig,
-    /// To submit large requests.
+    /// Limits concurrent submission of large requests.
     pub large_work: LargeWork,
-    /// Cancelled when the receiver ends.
-    pub ending: CancellationToken,
 }
 
 /// The result of a body that was read to its end.
@@ -97,12 +92,12 @@ impl Writer {
         target: &Target,
         (sender, head): (&Sender, &Parts),
         body: BodyReader,
-        is_packed: bool,
+        is_gzip: bool,
     ) -> Result<Outcome, Refused> {
         self.route()?;
         let mut base_bytes = BASE_BYTES;
-        if is_packed {
-            base_bytes += GunzipStream::MEMORY_BYTES + ROOM_BYTES;
+        if is_gzip {
+            base_bytes += GunzipStream::MEMORY_BYTES + INFLATE_BUFFER_BYTES;
         }
         let mut body = Body::new(body, self.config.body_limit_bytes);
         body.check(body.announced_bytes().unwrap_or(0))?;
@@ -110,7 +105,7 @@ impl Writer {
         let announced = body.announced_bytes().map(|it| usize::try_from(it).unwrap_or(usize::MAX));
         let at_first = announced.map(|it| it.saturating_mul(LINE_FACTOR));
         let at_first = match target.is_whole {
-            true if is_packed => WHOLE_MOST_BYTES,
+            true if is_gzip => WHOLE_MOST_BYTES,
             true => at_first.unwrap_or(WHOLE_MOST_BYTES).min(WHOLE_MOST_BYTES),
             false => at_first.unwrap_or(CHUNK_LEAST_BYTES).min(CHUNK_MOST_BYTES),
         };
@@ -140,7 +135,7 @@ impl Writer {
             ask_bytes: at_first,
             outcome: Outcome::default(),
         };
-        let result = writing.run(is_packed).await;
+        let result = writing.run(is_gzip).await;
         let Writing { body, outcome, chunk, reader, .. } = writing;
         add(&self.counters.lines, chunk.lines);
         let faults = reader.faults().clone();
@@ -156,31 +151,6 @@ impl Writer {
     fn route(&self) -> Result<Arc<dyn IngressRoute>, Refused> {
         let signal = Signal::Metrics;
         self.ingress.route(signal).ok_or_else(|| Refused::unrouted(signal))
-    }
-
-    /// Memory for a body that may have to wait. It holds nothing until it has that.
-    async fn base(&self, bytes: usize, body: &mut Body) -> Result<Permit, Refused> {
-        let mut since = None;
-        loop {
-            match Permit::take(self.ingress.waiting(true), bytes) {
-                Ok(permit) => {
-                    since.into_iter().for_each(|since| body.note_unread(since));
-                    return Ok(permit);
-                }
-                Err(_) => {
-                    since.get_or_insert_with(Instant::now);
-                    self.pause(WAIT).await?;
-                }
-            }
-        }
-    }
-
-    async fn pause(&self, delay: Duration) -> Result<(), Refused> {
-        tokio::select! {
-            () = sleep(delay) => Ok(()),
-            () = self.ending.cancelled() => Err(Refusal::overloaded("shutting down").into()),
-            () = self.ingress.closed() => Err(Refusal::overloaded("shutting down").into()),
-        }
     }
 }
 
@@ -210,11 +180,12 @@ struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    async fn run(&mut self, is_packed: bool) -> Result<(), Refused> {
-        if is_packed {
-            let (mut stream, mut room) = (GunzipStream::default(), vec![0; ROOM_BYTES]);
+    async fn run(&mut self, is_gzip: bool) -> Result<(), Refused> {
+        if is_gzip {
+            let mut stream = GunzipStream::default();
+            let mut buffer = vec![0; INFLATE_BUFFER_BYTES];
             while let Some(piece) = self.next_piece().await? {
-                self.unpack(&mut stream, &piece, &mut room).await?;
+                self.unpack(&mut stream, &piece, &mut buffer).await?;
             }
             stream.finish()?;
         } else {
@@ -225,7 +196,7 @@ impl Writing<'_> {
         self.finish().await
     }
 
-    /// The next piece as it was sent. A body that comes slowly gives back its memory for others
+    /// The next piece as it was sent; `None` at the end. A body that comes slowly gives back its memory for others
     /// that wait: its request so far is submitted.
     async fn next_piece(&mut self) -> Result<Option<Bytes>, Refused> {
         loop {
@@ -237,8 +208,10 @@ impl Writing<'_> {
                 self.must_be_cut(|| Refusal::overloaded("the body comes slowly").into())?;
                 self.submit_chunk().await?;
             }
-            if let Some(piece) = piece {
-                return Ok(piece);
+            match piece {
+                Next::Piece(piece) => return Ok(Some(piece)),
+                Next::End => return Ok(None),
+                Next::LookAgain => {}
             }
         }
     }
@@ -247,16 +220,16 @@ impl Writing<'_> {
         &mut self,
         stream: &mut GunzipStream,
         mut piece: &[u8],
-        room: &mut [u8],
+        buffer: &mut [u8],
     ) -> Result<(), Refused> {
-        for rooms in 1.. {
-            let made = stream.unpack(&mut piece, room)?;
+        for buffers in 1.. {
+            let made = stream.unpack(&mut piece, buffer)?;
             if made == 0 {
                 break;
             }
             self.body.note_plain(made)?;
-            self.take(&room[..made]).await?;
-            if rooms % ROOMS_AT_ONCE == 0 {
+            self.take(&buffer[..made]).await?;
+            if buffers % BUFFERS_AT_ONCE == 0 {
                 yield_now().await;
             }
         }
@@ -322,167 +295,6 @@ impl Writing<'_> {
         }
         Ok(growth)
     }
-
-    /// Memory for a piece of this length, and for a line that makes the request grow so much.
-    fn least_bytes(&self, piece: usize, growth: usize) -> usize {
-        let request = FACTOR * (self.chunk.builder.held_bytes() + growth);
-        self.fixed_bytes + self.reader.most_held_bytes(piece) + request
-    }
-
-    /// Sees to it that there is a request with so much memory: this one, or the next.
-    async fn ensure(&mut self, piece: usize, growth: usize) -> Result<(), Refused> {
-        let least = self.least_bytes(piece, growth);
-        let grown = match &mut self.permit {
-            None => Err(None),
-            Some(permit) if permit.bytes() >= least => Ok(()),
-            Some(permit) => {
-                let most = if self.is_whole { WHOLE_MOST_BYTES } else { CHUNK_MOST_BYTES };
-                let more = least.max((2 * permit.bytes()).min(most));
-                let grown = permit.grow_to(more).or_else(|_| permit.grow_to(least));
-                let route = self.writer.route()?;
-                grown.and_then(|()| route.judge_again(permit)).map_err(Some)
-            }
-        };
-        if let Err(refusal) = grown {
-            if let Some(refusal) = refusal {
-                self.must_be_cut(|| refusal.into())?;
-            }
-            self.submit_chunk().await?;
-            self.chunk.begin();
-            let least = self.least_bytes(piece, growth);
-            let admitted = self.admitted(least, least.max(self.ask_bytes), piece).await?;
-            (self.permit, self.cut) = (Some(admitted), None);
-        }
-        let held = self.fixed_bytes + self.reader.most_held_bytes(piece);
-        let memory = self.permit.as_ref().map_or(0, Permit::bytes);
-        self.chunk.spent_at = memory.saturating_sub(held) / FACTOR;
-        Ok(())
-    }
-
-    /// Waits for memory for a request, without an end.
-    async fn admitted(
-        &mut self,
-        least: usize,
-        wanted: usize,
-        piece: usize,
-    ) -> Result<Permit, Refused> {
-        let (arrived, mut wanted, mut since) = (ArrivedBody::default(), wanted, None);
-        let permit = loop {
-            let route = self.writer.route()?;
-            let mut wait = route.admit(wanted, &arrived);
-            let admitted = match wait.as_mut().now_or_never() {
-                Some(admitted) => admitted,
-                None => {
-                    since.get_or_insert_with(|| self.begin_to_wait(piece));
-                    wait.await
-                }
-            };
-            match admitted {
-                Ok(permit) => break permit,
-                Err(Refusal::TooLarge { .. }) if wanted > least => wanted = least.max(wanted / 2),
-                Err(refusal) => {
-                    let refused = Refused::from(refusal);
-                    let Some(delay) = refused.delay else { return Err(refused) };
-                    since.get_or_insert_with(|| self.begin_to_wait(piece));
-                    self.writer.pause(delay).await?;
-                }
-            }
-        };
-        if let Some(since) = since {
-            self.base.shrink_to(self.base_bytes);
-            self.body.set_waiting(false);
-            self.body.note_unread(since);
-        }
-        Ok(permit)
-    }
-
-    /// Holds as little as can be, in the memory for requests that wait.
-    fn begin_to_wait(&mut self, piece: usize) -> Instant {
-        add(&self.writer.counters.waits, 1);
-        self.chunk.builder.forget();
-        self.chunk.begin();
-        let cut = self.reader.held_bytes().saturating_sub(BASE_CUT_BYTES);
-        if self.base.grow_to(self.base_bytes + cut + piece).is_ok() {
-            self.cut = None;
-        }
-        self.body.set_waiting(true);
-        Instant::now()
-    }
-
-    /// Submits the request, if there is one, and waits until it is accepted.
-    async fn submit_chunk(&mut self) -> Result<(), Refused> {
-        let Some(mut permit) = self.permit.take() else { return Ok(()) };
-        let points = self.chunk.builder.points();
-        let counted = self.chunk.builder.counts();
-        let payload = Bytes::from(self.chunk.builder.take(&self.resource));
-        self.chunk.begin();
-        let cut = self.reader.held_bytes().saturating_sub(BASE_CUT_BYTES);
-        self.cut = (cut > 0).then(|| permit.split_off(cut));
-        if points == 0 {
-            return Ok(());
-        }
-        permit.shrink_to(payload.len());
-        match self.submit(&payload, (points, &counted), permit).await {
-            Ok(()) => {
-                add(&self.writer.counters.accepted_items, u64::from(points));
-                Ok(())
-            }
-            // The other lines of the body may be better.
-            Err(refused) if is_for_good(&refused) => {
-                self.outcome.dropped += u64::from(points);
-                let first = self.outcome.refused.get_or_insert(refused);
-                first.items = first.items.saturating_add(points);
-                Ok(())
-            }
-            Err(refused) => Err(Refused { items: points, ..refused }),
-        }
-    }
-
-    async fn submit(
-        &mut self,
-        payload: &Bytes,
-        (points, counted): (u32, &[Counted]),
-        mut permit: Permit,
-    ) -> Result<(), Refused> {
-        loop {
-            let route = self.writer.route()?;
-            let keys = match self.writer.config.shared.include_metadata {
-                true => route.metadata_keys(),
-                false => &[],
-            };
-            let metadata = self.sender.metadata(self.head, keys, &mut permit);
-            let payload_of = || Payload::identity(payload.clone());
-            let accepted = match metadata {
-                Ok(metadata) => {
-                    let request = Request { metadata, ..Request::new(payload_of(), points) };
-                    let large_work = &self.writer.large_work;
-                    let turn = large_work.to_submit(payload.len(), points as usize).await;
-                    let submitted = Arc::clone(&route).submit(request, permit);
-                    drop(turn);
-                    match submitted {
-                        Ok(receipt) => {
-                            // Whatever its answer will be: it is in the log.
-                            self.writer.counters.note_received(counted);
-                            receipt.accepted().await
-                        }
-                        Err(refusal) => Err(refusal),
-                    }
-                }
-                Err(refusal) => Err(refusal),
-            };
-            let delay = match accepted {
-                Ok(()) => return Ok(()),
-                // The engine has nothing of it.
-                Err(Refusal::Retry { delay, .. }) => delay,
-                Err(refusal) => return Err(refusal.into()),
-            };
-            let _kept = Permit::take(self.writer.ingress.waiting(true), payload.len())?;
-            self.writer.pause(delay).await?;
-            let cut = self.cut.take();
-            permit = self.admitted(payload.len(), payload.len(), 0).await?;
-            self.cut = cut;
-        }
-    }
 }
 
 /// The refusal of a body that is longer than one that can be taken as a whole.
@@ -490,10 +302,4 @@ fn too_long() -> Refused {
     let mib = WHOLE_BYTES >> 20;
     let text = format!("accept_partial=false: more than {mib} MiB as OTLP: send fewer lines");
     Refused::new(Reason::TooLarge, text)
-}
-
-/// The engine would refuse it again.
-fn is_for_good(refused: &Refused) -> bool {
-    use Reason::*;
-    matches!(refused.reason, Invalid | Rejected | Failed | NeverFits) && refused.delay.is_none()
 }

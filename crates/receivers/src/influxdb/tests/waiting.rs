@@ -106,3 +106,72 @@ async fn a_slow_body_gives_its_memory_back() {
     let answer = read(stream).await;
     assert_eq!((parts(&answer), engine.points()), ((204, ""), 2));
 }
+
+/// Scenario: a reload ends the receiver while a write waits, for longer than other requests are
+/// given to end. Guarantee: the write waits on, and is taken once the engine takes something.
+#[tokio::test]
+async fn a_write_that_waits_outlives_a_reload() {
+    let engine = Engine::new(64 * MIB);
+    let receiver = start(&engine, "").await;
+    engine.is_overloaded.store(true, Ordering::SeqCst);
+    let stream = waiting_write(&*receiver, "m v=1\n").await;
+    let ending = tokio::spawn(receiver.shutdown());
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    assert!(!ending.is_finished(), "the write was given up");
+    engine.is_overloaded.store(false, Ordering::SeqCst);
+    assert_eq!(parts(&read(stream).await), (204, ""));
+    ending.await.expect("ends");
+    assert_eq!(engine.points(), 1);
+    engine.assert_is_free();
+}
+
+/// Scenario: the process ends while a write waits in a receiver that a reload has ended. Guarantee:
+/// the sender is told to come back, and the receiver ends.
+#[tokio::test]
+async fn a_write_that_outlives_a_reload_ends_with_the_process() {
+    let engine = Engine::new(64 * MIB);
+    let receiver = start(&engine, "").await;
+    engine.is_overloaded.store(true, Ordering::SeqCst);
+    let stream = waiting_write(&*receiver, "m v=1\n").await;
+    let ending = tokio::spawn(receiver.shutdown());
+    engine.closed.cancel();
+    assert_eq!(parts(&read(stream).await).0, 503);
+    ending.await.expect("ends");
+    engine.assert_is_free();
+}
+
+/// Sends a write, and returns once it waits.
+async fn waiting_write(receiver: &dyn StartedReceiver, body: &str) -> TcpStream {
+    let mut stream = connect(receiver).await;
+    let len = body.len();
+    let request =
+        format!("POST /write?db=a HTTP/1.1\r\nhost: x\r\ncontent-length: {len}\r\n\r\n{body}");
+    stream.write_all(request.as_bytes()).await.expect("writes");
+    until(|| metric(receiver, &["sluice_influxdb_waits"]) >= 1.0).await;
+    stream
+}
+
+/// Scenario: the engine refuses a request for the moment when no memory for waiting is left.
+/// Guarantee: the sender waits until there is some, and is not refused.
+#[tokio::test]
+async fn a_refused_request_waits_for_memory_to_wait() {
+    let engine = Engine::new(64 * MIB);
+    let receiver = start(&engine, "").await;
+    let mut stream = connect(&*receiver).await;
+    let head = "POST /write?db=a HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+                content-length: 6\r\n\r\nm v";
+    stream.write_all(head.as_bytes()).await.expect("writes");
+    until(|| engine.receiving.held.load(Ordering::SeqCst) > 0).await;
+    let delay = Duration::from_millis(10);
+    engine.refusals.lock().push(Refusal::Retry { delay, reason: "a reload".to_owned() });
+    let rest = 64 * MIB - engine.waiting.held.load(Ordering::SeqCst);
+    let spent = Permit::take(engine.waiting.clone(), rest).expect("there is memory");
+    stream.write_all(b"=1\n").await.expect("writes");
+    until(|| engine.refusals.lock().is_empty()).await;
+    let answered = tokio::time::timeout(Duration::from_millis(500), stream.readable()).await;
+    assert!(answered.is_err(), "the write was answered");
+    drop(spent);
+    assert_eq!((parts(&read(stream).await), engine.points()), ((204, ""), 1));
+    receiver.shutdown().await;
+    engine.assert_is_free();
+}

@@ -28,16 +28,22 @@ const INERT: [&str; 10] = [
     "snmp_translator",
 ];
 
-pub(super) fn read(agent: Option<Section>, tags: Option<Section>, report: &mut Report) -> Agent {
+/// `tags`: later ones replace earlier ones of the same name.
+pub(super) fn read(
+    agent: Option<Section>,
+    tags: [Option<Section>; 2],
+    report: &mut Report,
+) -> Agent {
     let mut found = Agent::default();
     if let Some(section) = agent {
         found = read_agent(section, report);
     }
-    if let Some(section) = tags {
+    for section in tags.into_iter().flatten() {
         let name = section.name.clone();
         for (line, key, text) in section.into_pairs(report) {
             let place = format!("{name}: {key}");
             let value = values::text(&text, &Place { line, name: &place }, report);
+            found.tags.retain(|(name, _)| *name != key);
             found.tags.push((key, value));
         }
     }

@@ -32,6 +32,8 @@ struct Rule {
     fields: Option<Globs>,
     statistics: Vec<String>,
     quantiles: Vec<f64>,
+    /// Samples that it takes are not sent themselves.
+    drops: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -39,12 +41,29 @@ pub(super) struct Aggregation {
     rules: Vec<Rule>,
     period: Option<String>,
     lateness: Option<Duration>,
-    /// Tags that are left out before.
-    pub excluded: Vec<String>,
+    /// Tags that are left out before, by every aggregator.
+    excluded: Vec<String>,
     excluded_line: usize,
-    /// The outputs get the metrics as they came, too.
-    pub has_originals: bool,
+    /// The samples are sent, whatever the other aggregators drop.
+    is_merged: bool,
 }
+
+/// The processor of an input.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Interval {
+    pub config: Value,
+    /// Tags that are left out before, if no sample is sent itself.
+    pub excluded: Vec<String>,
+    /// The line of `tagexclude`.
+    pub excluded_line: usize,
+    /// Some samples at least are sent themselves.
+    pub has_samples: bool,
+    /// Some samples at least are not.
+    pub drops: bool,
+}
+
+/// All metrics, for a rule.
+const ALL: &str = ".*";
 
 const FILTERS: [(&str, &str); 8] = [
     ("namedrop", "name the metrics that are aggregated in `namepass`"),
@@ -56,36 +75,34 @@ const FILTERS: [(&str, &str); 8] = [
     ("taginclude", "name the tags that are left out in `tagexclude`, or fewer in `tag_keys`"),
     ("name_override", NAMES),
 ];
+/// The place of remarks on tags.
+const TAGS: &str = "aggregators: tagexclude";
 const NAMES: &str = "a statistic is a field of the measurement that it is made of";
 const FIELDS: &str = "name the fields that are aggregated in `fieldinclude`";
 
 /// Reads the aggregators. None if nothing is aggregated.
 pub(super) fn read(plugins: Vec<(String, Section)>, report: &mut Report) -> Option<Aggregation> {
     let mut found = Aggregation::default();
-    let (mut is_merged, mut drops) = (false, false);
+    let mut exclusions = Vec::new();
     for (kind, mut section) in plugins {
         if !["basicstats", "minmax", "quantile", "merge"].contains(&kind.as_str()) {
             report.left_out(section.line, &section.name, remedy(&kind));
             continue;
         }
-        drops |= section.boolean("drop_original", report) == Some(true);
         if kind == "merge" {
-            is_merged = true;
+            found.is_merged = true;
+            section.ignore(&["drop_original"]);
             section.ignore(&["period", "grace", "delay", "round_timestamp_to"]);
             section.finish(report);
             continue;
         }
+        let excluded = excluded(&mut section, report);
         if let Some(rule) = read_rule(&kind, section, &mut found, report) {
             add(&mut found.rules, rule, report);
+            exclusions.push(excluded);
         }
     }
-    found.has_originals = is_merged || !drops;
-    if found.has_originals && !found.excluded.is_empty() {
-        let text = "the metrics themselves are sent too, and have these tags: set \
-                    `drop_original = true`, or exclude them at the outputs";
-        report.left_out(found.excluded_line, "aggregators: tagexclude", text);
-        found.excluded.clear();
-    }
+    found.exclude(&exclusions, report);
     (!found.rules.is_empty()).then_some(found)
 }
 
@@ -104,6 +121,19 @@ fn remedy(kind: &str) -> String {
     }
 }
 
+/// The tags that an aggregator excludes, sorted, and their line.
+fn excluded(section: &mut Section, report: &mut Report) -> (usize, Vec<String>) {
+    let (line, mut tags) = section.texts("tagexclude", report).unwrap_or_default();
+    if !Globs(tags.clone()).are_names() {
+        let text = "list the tags one by one: `attributes` leaves out tags by name";
+        report.left_out(line, &section.place("tagexclude"), text);
+        tags.clear();
+    }
+    tags.sort();
+    tags.dedup();
+    (line, tags)
+}
+
 fn read_rule(
     kind: &str,
     mut section: Section,
@@ -117,19 +147,7 @@ fn read_rule(
     let mut globs = |key: &str| section.texts(key, report).map(|(_, globs)| Globs(globs));
     let metrics = globs("namepass").unwrap_or_default();
     let fields = globs("fieldinclude").or_else(|| globs("fieldpass"));
-    let excluded = section.texts("tagexclude", report);
-    if let Some((line, tags)) = excluded {
-        match Globs(tags.clone()).are_names() {
-            true => {
-                found.excluded_line = line;
-                found.excluded.extend(tags);
-            }
-            false => {
-                let text = "list the tags one by one: `attributes` leaves out tags by name";
-                report.left_out(line, &section.place("tagexclude"), text);
-            }
-        }
-    }
+    let drops = section.boolean("drop_original", report) == Some(true);
     let (mut statistics, mut quantiles) = (Vec::new(), Vec::new());
     match kind {
         "basicstats" => statistics = read_stats(&mut section, report),
@@ -139,7 +157,7 @@ fn read_rule(
     section.refuse(&FILTERS, report);
     section.finish(report);
     let is_empty = statistics.is_empty() && quantiles.is_empty();
-    (!is_empty).then_some(Rule { line, name, metrics, fields, statistics, quantiles })
+    (!is_empty).then_some(Rule { line, name, metrics, fields, statistics, quantiles, drops })
 }
 
 /// False if the aggregator has another period than the ones before.
@@ -204,11 +222,13 @@ fn read_quantiles(section: &mut Section, report: &mut Report) -> Vec<f64> {
     }
 }
 
-/// Rules for the same metrics become one, as the first that matches a metric counts.
+/// Rules for the same metrics become one, as the first that matches a metric counts. One that drops
+/// them is enough.
 fn add(rules: &mut Vec<Rule>, rule: Rule, report: &mut Report) {
     if let Some(same) =
         rules.iter_mut().find(|it| it.metrics == rule.metrics && it.fields == rule.fields)
     {
+        same.drops |= rule.drops;
         let new = |it: &String| !same.statistics.contains(it);
         let statistics: Vec<String> = rule.statistics.into_iter().filter(new).collect();
         same.statistics.extend(statistics);
@@ -234,32 +254,58 @@ fn add(rules: &mut Vec<Rule>, rule: Rule, report: &mut Report) {
 }
 
 impl Aggregation {
+    /// Tags are left out before all rules, so that it has to be the same ones for all.
+    fn exclude(&mut self, exclusions: &[(usize, Vec<String>)], report: &mut Report) {
+        let Some((_, first)) = exclusions.first() else { return };
+        let are_same = exclusions.iter().all(|(_, tags)| tags == first);
+        for (line, tags) in exclusions.iter().filter(|(_, tags)| !tags.is_empty()) {
+            if are_same {
+                self.excluded_line = *line;
+                self.excluded.clone_from(tags);
+            } else {
+                let text = "tags are left out for all aggregators: give each the same `tagexclude`";
+                report.left_out(*line, TAGS, text);
+            }
+        }
+    }
+
     /// The processor for an input. `shape`: the names of k6's samples, if it has them. None if no
     /// rule is for it.
-    pub(super) fn processor(&self, shape: Option<&Shape>, report: &mut Report) -> Option<Value> {
-        let rules: Vec<Value> =
-            self.rules.iter().filter_map(|rule| self.rule(rule, shape, report)).collect();
+    pub(super) fn interval(&self, shape: Option<&Shape>, report: &mut Report) -> Option<Interval> {
+        let (mut rules, mut keeps, mut drops) = (Vec::new(), false, false);
+        for rule in &self.rules {
+            let Some(mut option) = rule.option(shape, report) else { continue };
+            let is_kept = self.is_merged || !rule.drops;
+            if is_kept {
+                option["keep_points"] = json!(true);
+            }
+            keeps |= is_kept;
+            drops |= !is_kept;
+            rules.push(option);
+        }
         if rules.is_empty() {
             return None;
         }
+        let passes = !rules.iter().any(|rule| rule["metrics"] == json!([ALL]));
         let period = self.period.clone().unwrap_or_else(|| PERIOD.to_owned());
         let mut config = json!({"interval": period});
         if let Some(lateness) = self.lateness {
             config["allowed_lateness"] = json!(duration::format(lateness));
         }
-        if self.rules.iter().all(|rule| !rule.metrics.0.is_empty()) {
+        if passes {
             config["pass_through"] = json!({"gauge": true, "delta_sum": true, "summary": true});
         }
         config["rules"] = Value::Array(rules);
-        Some(config)
-    }
-
-    fn rule(&self, rule: &Rule, shape: Option<&Shape>, report: &mut Report) -> Option<Value> {
-        let mut rule = rule.option(shape, report)?;
-        if self.has_originals {
-            rule["keep_points"] = json!(true);
+        let has_samples = keeps || passes;
+        let mut excluded = self.excluded.clone();
+        if has_samples && !excluded.is_empty() {
+            let text = "samples are sent too, and have these tags: give all aggregators \
+                        `drop_original = true` and no `namepass`, or exclude them at the outputs";
+            report.left_out(self.excluded_line, TAGS, text);
+            excluded.clear();
         }
-        Some(rule)
+        let excluded_line = self.excluded_line;
+        Some(Interval { config, excluded, excluded_line, has_samples, drops })
     }
 }
 
@@ -280,7 +326,7 @@ impl Rule {
             return None;
         }
         let (match_type, metrics) = match (is_for_all || named == Some(true), shape) {
-            (true, _) => ("regexp", vec![".*".to_owned()]),
+            (true, _) => ("regexp", vec![ALL.to_owned()]),
             (false, Some(shape)) => {
                 let behind = shape.behind_measurement();
                 match self.metrics.are_names() && behind.is_empty() {
@@ -327,17 +373,19 @@ mod tests {
                     drop_original = true\nquantiles = [0.95]\n[[aggregators.merge]]\n\
                     drop_original = true\n";
         let found = aggregation(text, &mut report).unwrap();
-        assert!(found.has_originals);
         let left = report.left();
         assert_eq!(left.len(), 1);
         assert!(left[0].0 == 4 && left[0].1.contains("stdev"), "{left:?}");
         let expected = json!({"interval": "1s", "rules": [{"metrics": [".*"],
             "match_type": "regexp", "influxdb_field": "data_value",
             "statistics": ["sum", "mean"], "quantiles": [0.95], "keep_points": true}]});
-        assert_eq!(found.processor(Some(&shape()), &mut report), Some(expected));
+        let interval = found.interval(Some(&shape()), &mut report).unwrap();
+        assert_eq!(interval.config, expected);
+        assert!(interval.has_samples && !interval.drops);
         let text = "[[aggregators.minmax]]\ndrop_original = true\n";
         let found = aggregation(text, &mut Report::default()).unwrap();
-        assert!(!found.has_originals);
+        let interval = found.interval(Some(&shape()), &mut report).unwrap();
+        assert!(!interval.has_samples && interval.drops);
     }
 
     /// Guarantee: metrics that no aggregator takes pass, by name or by pattern; what cannot be told
@@ -349,16 +397,16 @@ mod tests {
                     drop_original = true\ndelay = '3s'\ngrace = '2s'\n\
                     [[aggregators.minmax]]\nnamepass = ['iterations']\n";
         let found = aggregation(text, &mut report).unwrap();
-        let config = found.processor(Some(&shape()), &mut report).unwrap();
+        let Interval { config, .. } = found.interval(Some(&shape()), &mut report).unwrap();
         assert_eq!(config["rules"][0]["metrics"], json!(["vus", "http_reqs"]));
         assert_eq!(config["rules"][1]["match_type"], json!("strict"));
         assert_eq!(config["allowed_lateness"], json!("5s"));
         assert_eq!(config["pass_through"]["delta_sum"], json!(true));
         assert!(report.is_whole());
-        let lines = found.processor(None, &mut report).unwrap();
-        assert_eq!(lines["rules"][1]["metrics"], json!(["^iterations(_.*)?$$"]));
+        let lines = found.interval(None, &mut report).unwrap();
+        assert_eq!(lines.config["rules"][1]["metrics"], json!(["^iterations(_.*)?$$"]));
         let fixed = Shape { measurement: Some("tail".to_owned()), ..shape() };
-        assert_eq!(found.processor(Some(&fixed), &mut report), None);
+        assert_eq!(found.interval(Some(&fixed), &mut report), None);
         for text in [
             "[[aggregators.basicstats]]\nstats = ['sum']\n[[aggregators.minmax]]\nnamepass=['a']",
             "[[aggregators.basicstats]]\nstats = ['sum']\n[[aggregators.minmax]]\nperiod = '1s'",

@@ -32,12 +32,10 @@ const FILTERS: [&str; 11] = [
 const NAMES: [&str; 2] = ["name_prefix", "name_suffix"];
 
 pub(super) fn refuse_filters(section: &mut Section, report: &mut Report) {
+    let text = "Sluice has no processor that leaves out metrics or changes their names; \
+                `tagexclude` and an aggregator's `namepass` are translated";
     for key in FILTERS.iter().chain(&NAMES) {
-        if let Some((line, _)) = section.take(key) {
-            let text = "Sluice has no processor that leaves out metrics or changes their names; \
-                        `tagexclude` and an aggregator's `namepass` are translated";
-            report.left_out(line, &section.place(key), text);
-        }
+        section.refuse(&[(*key, text)], report);
     }
 }
 
@@ -66,8 +64,29 @@ pub(super) fn integer(section: &mut Section, key: &str, report: &mut Report) -> 
     values::integer(&text, &Place { line, name: &place }, report)
 }
 
+/// Whether a server has one of name and password only, which is reported. Telegraf lets in no
+/// sender without it then.
+pub(super) fn has_half_a_user(section: &Section, report: &mut Report) -> bool {
+    let [user, password] = ["basic_username", "basic_password"].map(|key| section.line_of(key));
+    let (line, key, missing) = match (user, password) {
+        (Some(line), None) => (line, "basic_username", "basic_password"),
+        (None, Some(line)) => (line, "basic_password", "basic_username"),
+        _ => return false,
+    };
+    let text = format!(
+        "`{missing}` is missing, and so all of `{}` is left out: Telegraf asks for it as an empty \
+         one, which `basicauth` cannot, and without it all senders would be let in. Set both",
+        section.name
+    );
+    report.left_out(line, &section.place(key), text);
+    true
+}
+
 /// The section `tls` of a client. None if Telegraf's options say nothing of it.
 pub(super) fn client_tls(section: &mut Section, report: &mut Report) -> Option<Value> {
+    for key in ["ca", "cert", "key"] {
+        section.rename_removed(&format!("ssl_{key}"), &format!("tls_{key}"), report);
+    }
     let mut tls = Map::new();
     let texts = [
         ("tls_ca", "ca_file"),

@@ -25,6 +25,11 @@ pub(super) fn read(
         let input = match kind.as_str() {
             "tail" => tail::read(section, report),
             "influxdb_listener" => listener(section, ":8186", ids, report),
+            "http_listener" => {
+                let text = "Telegraf has removed this name: it is read as `influxdb_listener`";
+                report.note(section.line, &section.name, text);
+                listener(section, ":8186", ids, report)
+            }
             "influxdb_v2_listener" => listener(section, ":8086", ids, report),
             "opentelemetry" => Some(otlp(section, ids, report)),
             "prometheus" => prometheus(section, agent, ids, report),
@@ -60,10 +65,14 @@ fn listener(
     ids: &mut Ids,
     report: &mut Report,
 ) -> Option<Input> {
-    if let Some((line, _)) = section.take("token_shared_secret") {
+    if let Some(line) = section.line_of("token_shared_secret") {
         let text = "signed tokens are not checked, and so the input is left out: senders without \
                     them would be let in. Use `basic_username`, or an extension that knows tokens";
         report.left_out(line, &section.place("token_shared_secret"), text);
+        return None;
+    }
+    section.ignore(&["token_shared_secret"]);
+    if connection::has_half_a_user(&section, report) {
         return None;
     }
     let endpoint = connection::text(&mut section, "service_address", report);
@@ -158,13 +167,9 @@ fn prometheus(
     ids: &mut Ids,
     report: &mut Report,
 ) -> Option<Input> {
-    for key in FINDERS {
-        if let Some((line, _)) = section.take(key) {
-            let text = "write a job with `kubernetes_sd_configs`, or another way to find targets, \
-                        into `scrape_configs`";
-            report.left_out(line, &section.place(key), text);
-        }
-    }
+    let text = "write a job with `kubernetes_sd_configs`, or another way to find targets, into \
+                `scrape_configs`";
+    section.refuse(&FINDERS.map(|key| (key, text)), report);
     let (line, urls) = section.texts("urls", report)?;
     let place = section.place("urls");
     let place = values::Place { line, name: &place };

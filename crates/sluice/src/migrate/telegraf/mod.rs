@@ -15,19 +15,27 @@ mod processors;
 mod shape;
 mod source;
 mod tail;
+#[cfg(test)]
+mod tests;
 mod values;
 
 use serde_json::Value;
 
-use self::parts::Ids;
+use self::parts::{Ids, Input, InputKind};
 use self::source::Section;
 use super::report::Report;
+
+/// Whether senders write lines of InfluxDB's protocol, with types of fields of their own.
+fn takes_lines(inputs: &[Input]) -> bool {
+    inputs.iter().any(|input| matches!(input.kind, InputKind::Lines(..)))
+}
 
 /// The configuration. An error is that of TOML, with its line.
 pub(super) fn translate(text: &str, report: &mut Report) -> Result<Value, String> {
     let mut root = source::read(text)?;
-    let (agent, tags) = (root.section("agent", report), root.section("global_tags", report));
-    let agent = agent::read(agent, tags, report);
+    // Telegraf takes both names, and those of the second count.
+    let tags = ["tags", "global_tags"].map(|name| root.section(name, report));
+    let agent = agent::read(root.section("agent", report), tags, report);
     let plugins = |root: &mut Section, kind: &str, report: &mut Report| {
         root.section(kind, report).map_or_else(Vec::new, |section| section.plugins(report))
     };
@@ -37,7 +45,7 @@ pub(super) fn translate(text: &str, report: &mut Report) -> Result<Value, String
     let steps = processors::read(plugins(&mut root, "processors", report), report);
     let aggregation = aggregators::read(plugins(&mut root, "aggregators", report), report);
     let outputs = plugins(&mut root, "outputs", report);
-    let outputs = outputs::read(outputs, &agent, &mut exporters, report);
+    let outputs = outputs::read(outputs, &agent, takes_lines(&inputs), &mut exporters, report);
     for (kind, section) in plugins(&mut root, "secretstores", report) {
         let text = format!("Sluice reads no `{kind}`: secrets are environment variables");
         report.left_out(section.line, &section.name, text);

@@ -14,21 +14,35 @@ const ELSEWHERE: &str = "Sluice has no such output: keep Telegraf for it behind 
 pub(super) fn read(
     plugins: Vec<(String, Section)>,
     agent: &Agent,
+    takes_lines: bool,
     ids: &mut Ids,
     report: &mut Report,
 ) -> Vec<Output> {
     let mut outputs = Vec::new();
-    for (kind, section) in plugins {
+    for (kind, mut section) in plugins {
+        if takes_lines && ["influxdb", "influxdb_v2"].contains(&kind.as_str()) {
+            unsigned_values(&mut section, report);
+        }
         match kind.as_str() {
             "influxdb" => outputs.push(influxdb(section, Api::V1, agent, ids, report)),
             "influxdb_v2" => outputs.push(influxdb(section, Api::V2, agent, ids, report)),
             "file" => outputs.extend(file(section, ids, report)),
             "opentelemetry" => outputs.push(otlp(section, ids, report)),
-            "prometheus_client" => outputs.push(prometheus(section, ids, report)),
+            "prometheus_client" => outputs.extend(prometheus(section, ids, report)),
             _ => report.left_out(section.line, &section.name, ELSEWHERE),
         }
     }
     outputs
+}
+
+/// Senders may write unsigned values, and they stay that.
+fn unsigned_values(section: &mut Section, report: &mut Report) {
+    if section.boolean("influx_uint_support", report) != Some(true) {
+        let text = "an unsigned value that a sender writes (`5u`) stays one, while Telegraf writes \
+                    `5i`: InfluxDB 1.x refuses it, and so does a field that has integers. Let \
+                    senders write `i`";
+        report.note(section.line, &section.place("influx_uint_support"), text);
+    }
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -61,6 +75,7 @@ fn finished(
 
 /// The first of several URLs: Sluice sends to one, Telegraf to any of them.
 fn url(section: &mut Section, default: &str, report: &mut Report) -> (usize, String) {
+    section.rename_removed("url", "urls", report);
     let Some((line, urls)) = section.texts("urls", report) else {
         return (section.line, default.to_owned());
     };
@@ -155,7 +170,6 @@ fn influxdb(
         ("bucket_tag", place),
         ("exclude_bucket_tag", place),
         ("write_consistency", "leave it to the server's default"),
-        ("udp_payload", "UDP is not spoken to InfluxDB"),
         ("influx_omit_timestamp", "each point has its time, so that it can be sent again"),
         ("ping_timeout", "an idle connection is closed after `idle_conn_timeout`"),
     ];
@@ -165,6 +179,10 @@ fn influxdb(
         "read_idle_timeout",
         "concurrent_writes",
         "local_addr",
+        // For UDP only, which is reported with its URL.
+        "udp_payload",
+        // Telegraf takes it, and has no use for it.
+        "precision",
     ]);
     section.ignore(&["rate_limit", "rate_limit_period"]);
     finished(section, (ids.next("influxdb"), config), Vec::new(), report)
@@ -176,11 +194,7 @@ fn compatibility(section: &mut Section, report: &mut Report) -> Value {
     let database = database.unwrap_or_else(|| "telegraf".to_owned());
     let mut v1 = json!({"enabled": true, "db": database});
     if section.boolean("skip_database_creation", report) != Some(true) {
-        let text = format!(
-            "the database `{database}` has to exist, as it does once Telegraf has written to it: \
-             Sluice creates none"
-        );
-        report.note(section.line, &section.place("skip_database_creation"), text);
+        v1["create_database"] = json!(true);
     }
     if let Some(policy) = connection::text(section, "retention_policy", report) {
         v1["rp"] = json!(policy);
@@ -259,7 +273,10 @@ fn otlp(mut section: Section, ids: &mut Ids, report: &mut Report) -> Output {
     finished(section, (ids.next("otlp"), config), Vec::new(), report)
 }
 
-fn prometheus(mut section: Section, ids: &mut Ids, report: &mut Report) -> Output {
+fn prometheus(mut section: Section, ids: &mut Ids, report: &mut Report) -> Option<Output> {
+    if connection::has_half_a_user(&section, report) {
+        return None;
+    }
     let listen = connection::text(&mut section, "listen", report);
     let listen = listen.unwrap_or_else(|| ":9273".to_owned());
     let mut config = json!({"endpoint": connection::address(&listen)});
@@ -300,5 +317,5 @@ fn prometheus(mut section: Section, ids: &mut Ids, report: &mut Report) -> Outpu
     section.refuse(&others, report);
     section.ignore(&["metric_version", "collectors_exclude", "string_as_label", "read_timeout"]);
     section.ignore(&["write_timeout", "http_headers", "metric_type", "basic_description"]);
-    finished(section, (ids.next("prometheus"), config), extensions, report)
+    Some(finished(section, (ids.next("prometheus"), config), extensions, report))
 }

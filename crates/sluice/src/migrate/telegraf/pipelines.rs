@@ -5,10 +5,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::aggregators::Aggregation;
+use super::aggregators::{Aggregation, Interval};
 use super::parts::{Agent, Host, Ids, Input, InputKind, Output, delete, insert, rename};
 use super::processors::without;
-use super::shape::Shape;
+use super::shape::{Named, Shape};
 use crate::migrate::report::Report;
 
 pub(super) struct Parts {
@@ -73,15 +73,16 @@ impl Builder {
             InputKind::K6 { shape, .. } => Some(shape),
             _ => None,
         };
-        let interval = aggregation.and_then(|it| Some((it, it.processor(shape, report)?)));
+        let interval = aggregation.and_then(|it| it.interval(shape, report));
         let receiver = match (&input.kind, &interval) {
-            (InputKind::K6 { config, shape }, Some((aggregation, _)))
-                if !aggregation.has_originals =>
-            {
-                self.receiver("k6", for_statistics(config, shape, &aggregation.excluded))
+            (InputKind::K6 { config, shape }, Some(interval)) if !interval.has_samples => {
+                self.receiver("k6", for_statistics(config, shape, &interval.excluded))
             }
-            (InputKind::K6 { config, shape }, _) => {
+            (InputKind::K6 { config, shape }, interval) => {
                 names_differ(input, shape, report);
+                if interval.as_ref().is_some_and(|it| it.drops) {
+                    booleans_pass(input, shape, report);
+                }
                 self.receiver("k6", for_samples(config, shape))
             }
             (InputKind::Lines(id, config) | InputKind::Others(id, config), _) => {
@@ -90,10 +91,15 @@ impl Builder {
             }
         };
         let mut processors = Vec::new();
-        if let Some((aggregation, config)) = interval {
-            if shape.is_none() && !aggregation.excluded.is_empty() {
-                let actions = without(&aggregation.excluded);
+        let mut excluded = Vec::new();
+        if let Some(interval) = interval {
+            order_differs(&interval, steps, report);
+            if shape.is_none() && !interval.excluded.is_empty() {
+                let actions = json!(without(&interval.excluded));
                 processors.push(self.processor("attributes", json!({"actions": actions})));
+                if let InputKind::Others(..) = input.kind {
+                    processors.push(self.processor("resource", json!({"attributes": actions})));
+                }
             }
             if let InputKind::Others(..) = input.kind {
                 let text = "aggregators have statistics of gauges and of sums of deltas only: of \
@@ -101,14 +107,15 @@ impl Builder {
                             sent";
                 report.left_out(input.line, &input.name, text);
             }
-            processors.push(self.unshared("interval", config));
+            processors.push(self.unshared("interval", interval.config));
+            excluded = interval.excluded;
         }
         let mut actions = shape.map_or_else(Vec::new, |shape| renames(input, shape, report));
         actions.extend(steps.iter().cloned());
         if !actions.is_empty() {
             processors.push(self.processor("attributes", json!({"actions": actions})));
         }
-        self.resource(input, agent, &mut processors);
+        self.resource(input, agent, &excluded, &mut processors);
         Route { receiver, processors }
     }
 
@@ -134,14 +141,21 @@ impl Builder {
         id
     }
 
-    /// Tags that are the same for all metrics of an input.
-    fn resource(&mut self, input: &Input, agent: &Agent, processors: &mut Vec<String>) {
-        let tags = input.tags.iter().chain(&agent.tags);
+    /// Tags that are the same for all metrics of an input, but those that aggregators exclude.
+    fn resource(
+        &mut self,
+        input: &Input,
+        agent: &Agent,
+        excluded: &[String],
+        processors: &mut Vec<String>,
+    ) {
+        let stays = |tag: &str| !excluded.iter().any(|it| it == tag);
+        let has_host = stays("host");
+        let tags = input.tags.iter().chain(&agent.tags).filter(|(key, _)| stays(key));
         let mut actions: Vec<Value> = tags.map(|(key, value)| insert(key, value)).collect();
         match &agent.host {
-            Host::Omitted => {}
-            Host::Named(name) => actions.push(insert("host", name)),
-            Host::Detected => {
+            Host::Named(name) if has_host => actions.push(insert("host", name)),
+            Host::Detected if has_host => {
                 let config = json!({
                     "detectors": ["system"],
                     "override": false,
@@ -158,6 +172,7 @@ impl Builder {
                     actions.push(delete(from));
                 }
             }
+            _ => {}
         }
         if !actions.is_empty() {
             processors.push(self.processor("resource", json!({"attributes": actions})));
@@ -230,7 +245,7 @@ impl Builder {
 fn for_statistics(config: &Value, shape: &Shape, excluded: &[String]) -> Value {
     let mut shape = shape.clone();
     shape.tags.retain(|tag| !excluded.contains(&tag.theirs));
-    shape.fields.retain(|field| field.kind == "int");
+    shape.fields.retain(Named::is_number);
     for_samples(config, &shape)
 }
 
@@ -258,6 +273,30 @@ fn renames(input: &Input, shape: &Shape, report: &mut Report) -> Vec<Value> {
         return Vec::new();
     }
     others.iter().flat_map(|tag| rename(&tag.ours, &tag.theirs)).collect()
+}
+
+/// Tags are excluded before the aggregation, and renamed behind it: Telegraf renames them first.
+fn order_differs(interval: &Interval, steps: &[Value], report: &mut Report) {
+    let is_changed = |tag: &&String| steps.iter().any(|step| step["key"] == **tag);
+    for tag in interval.excluded.iter().filter(is_changed) {
+        let text = format!(
+            "a processor sets or renames `{tag}`, here after the aggregation: exclude the tag by \
+             the name that it comes with"
+        );
+        report.left_out(interval.excluded_line, "aggregators: tagexclude", text);
+    }
+}
+
+/// Where some samples are dropped and others sent, the receiver makes the fields of all.
+fn booleans_pass(input: &Input, shape: &Shape, report: &mut Report) {
+    for field in shape.fields.iter().filter(|field| field.kind == "bool") {
+        let text = format!(
+            "the boolean `{}` of samples that `drop_original` drops is sent all the same, as \
+             `interval` lets booleans pass: make it a tag",
+            field.theirs
+        );
+        report.left_out(input.line, &input.name, text);
+    }
 }
 
 /// Samples that are not aggregated have k6's names of fields.

@@ -44,7 +44,9 @@ pub(super) fn read(plugins: Vec<(String, Section)>, report: &mut Report) -> Vec<
 fn is_filtered(section: &mut Section, report: &mut Report) -> bool {
     let mut is_filtered = false;
     for key in ["namepass", "namedrop", "tagpass", "tagdrop", "metricpass"] {
-        if let Some((line, _)) = section.take(key) {
+        let line = section.line_of(key);
+        section.ignore(&[key]);
+        if let Some(line) = line {
             is_filtered = true;
             let text = "the whole processor is left out: `attributes` knows metrics by \
                         `include.metric_names`, which has other patterns; add its actions by hand";

@@ -2,7 +2,7 @@
 //! under which names, and how the value's field is called.
 
 use super::source::Section;
-use super::values::{self, Globs};
+use super::values::{self, Globs, Place};
 use crate::migrate::report::Report;
 
 /// Columns of k6's `--out csv`. The first three are the metric, the time and the value.
@@ -33,13 +33,17 @@ const COLUMNS: [&str; 19] = [
 pub(super) struct Named {
     pub ours: String,
     pub theirs: String,
-    /// Of a field: `string`, `int` or `bool`.
+    /// Of a field: `string`, `int`, `float` or `bool`.
     pub kind: &'static str,
 }
 
 impl Named {
     fn text(ours: &str, theirs: &str) -> Named {
         Named { ours: ours.to_owned(), theirs: theirs.to_owned(), kind: "string" }
+    }
+
+    pub(super) fn is_number(&self) -> bool {
+        ["int", "float"].contains(&self.kind)
     }
 }
 
@@ -91,13 +95,8 @@ pub(super) fn json(section: &mut Section, report: &mut Report) -> Option<Shape> 
     let place = section.place("tag_keys");
     for key in &keys.1 {
         match key.strip_prefix(&tag_prefix) {
-            Some(tag) if !tag.contains('*') => shape.tags.push(Named::text(tag, key)),
-            Some(_) => {
-                let text = format!(
-                    "`{key}` names tags that are known only when they come: list them one by one"
-                );
-                report.left_out(keys.0, &place, text);
-            }
+            _ if is_pattern(key) => pattern_of_tags(keys.0, &place, key, report),
+            Some(tag) => shape.tags.push(Named::text(tag, key)),
             None if key == "metric" => metric_as_tag(keys.0, &place, report),
             None if key == "type" => shape.constants.push(("type".into(), "Point".into())),
             None => {
@@ -106,15 +105,64 @@ pub(super) fn json(section: &mut Section, report: &mut Report) -> Option<Shape> 
             }
         }
     }
-    for key in &strings.1 {
-        if let Some(tag) = key.strip_prefix(&tag_prefix)
-            && !shape.tags.iter().any(|it| it.ours == tag)
-        {
-            shape.fields.push(Named::text(tag, key));
+    let place = section.place("json_string_fields");
+    for key in strings.1.iter().filter(|key| **key != time_key && !keys.1.contains(key)) {
+        match key.strip_prefix(&tag_prefix) {
+            _ if is_pattern(key) => pattern_of_tags(strings.0, &place, key, report),
+            Some(tag) => shape.fields.push(Named::text(tag, key)),
+            None => {
+                let text = format!("`{key}` is no tag of k6's samples");
+                report.left_out(strings.0, &place, text);
+            }
         }
     }
     section.ignore(&["json_time_format", "json_timezone", "json_strict"]);
     Some(shape)
+}
+
+fn is_pattern(key: &str) -> bool {
+    !Globs(vec![key.to_owned()]).are_names()
+}
+
+fn pattern_of_tags(line: usize, place: &str, key: &str, report: &mut Report) {
+    let text =
+        format!("`{key}` names tags that are known only when they come: list them one by one");
+    report.left_out(line, place, text);
+}
+
+/// The kind of a field whose type is declared, `default` if the receiver has no such type.
+fn kind(
+    declared: &str,
+    default: &'static str,
+    place: &Place<'_>,
+    report: &mut Report,
+) -> &'static str {
+    match declared {
+        "string" => "string",
+        "int" => "int",
+        "float" => "float",
+        "bool" => "bool",
+        "uint" => {
+            let text = "an unsigned integer is an integer, as Telegraf writes it unless \
+                        `influx_uint_support` is set";
+            report.note(place.line, place.name, text);
+            "int"
+        }
+        other => {
+            let text =
+                format!("`{other}` is no type of the receiver's fields, this is `{default}`");
+            report.left_out(place.line, place.name, text);
+            default
+        }
+    }
+}
+
+/// The receiver has one type of samples' values.
+fn value_is_float(declared: &str, place: &Place<'_>, report: &mut Report) {
+    if declared != "float" {
+        let text = format!("the value of each sample is a `float` here, not `{declared}`");
+        report.left_out(place.line, place.name, text);
+    }
 }
 
 fn metric_as_tag(line: usize, place: &str, report: &mut Report) {
@@ -143,12 +191,25 @@ pub(super) fn json_v2(section: &mut Section, report: &mut Report) -> Option<Shap
         for mut field in part.sections("field", report) {
             let path = field.text("path", report).map(|(_, path)| path).unwrap_or_default();
             let rename = field.text("rename", report).map(|(_, name)| name);
-            field.ignore(&["type", "optional"]);
+            let (line, declared) =
+                field.text("type", report).unwrap_or((field.line, String::new()));
+            let type_place = field.place("type");
+            let type_place = Place { line, name: &type_place };
+            field.ignore(&["optional"]);
             let last = path.rsplit('.').next().unwrap_or_default().to_owned();
             let name = rename.unwrap_or(last);
             match path.strip_prefix("data.tags.") {
-                _ if path == "data.value" => own.field = name,
-                Some(tag) => own.fields.push(Named::text(tag, &name)),
+                _ if path == "data.value" => {
+                    own.field = name;
+                    if !declared.is_empty() {
+                        value_is_float(&declared, &type_place, report);
+                    }
+                }
+                Some(tag) if declared.is_empty() => own.fields.push(Named::text(tag, &name)),
+                Some(tag) => {
+                    let kind = kind(&declared, "string", &type_place, report);
+                    own.fields.push(Named { kind, ..Named::text(tag, &name) });
+                }
                 None => {
                     let text = format!("`{path}` is neither the value nor a tag of k6's samples");
                     report.left_out(field.line, &field.name, text);
@@ -213,6 +274,12 @@ pub(super) fn csv(section: &mut Section, report: &mut Report) -> Option<Shape> {
         found
     });
     let columns = names.as_ref().map_or(COLUMNS.len(), Vec::len).min(COLUMNS.len());
+    let (types_line, types) = section.texts("csv_column_types", report).unwrap_or_default();
+    let types_place = section.place("csv_column_types");
+    let types_place = Place { line: types_line, name: &types_place };
+    if let Some(declared) = types.get(2) {
+        value_is_float(declared, &types_place, report);
+    }
     let place = section.place("csv_tag_columns");
     for (at, ours) in COLUMNS.iter().copied().enumerate().take(columns).skip(3) {
         let theirs = name_of(at);
@@ -226,10 +293,14 @@ pub(super) fn csv(section: &mut Section, report: &mut Report) -> Option<Shape> {
             "extra_tags" | "metadata" => {}
             ours if is_tag => shape.tags.push(Named::text(ours, theirs)),
             ours => {
-                let kind = match ours {
+                let default = match ours {
                     "status" | "error_code" => "int",
                     "expected_response" => "bool",
                     _ => "string",
+                };
+                let kind = match types.get(at) {
+                    Some(declared) => kind(declared, default, &types_place, report),
+                    None => default,
                 };
                 shape.fields.push(Named { kind, ..Named::text(ours, theirs) });
             }
@@ -246,7 +317,6 @@ pub(super) fn csv(section: &mut Section, report: &mut Report) -> Option<Shape> {
     section.ignore(&[
         "csv_header_row_count",
         "csv_skip_rows",
-        "csv_column_types",
         "csv_trim_space",
         "csv_timezone",
         "csv_skip_errors",
@@ -299,7 +369,7 @@ impl Shape {
     /// A regular expression of what stands behind a measurement in the name of a metric: a field
     /// that is a number and not the value.
     pub(super) fn behind_measurement(&self) -> String {
-        let numbers = self.fields.iter().filter(|field| field.kind == "int");
+        let numbers = self.fields.iter().filter(|field| field.is_number());
         let names: Vec<&str> = numbers.map(|field| field.ours.as_str()).collect();
         match names.is_empty() {
             true => String::new(),

@@ -3,6 +3,7 @@
 
 use toml_edit::{Document, Item, Table, TableLike, Value as Toml};
 
+use super::values;
 use crate::migrate::report::Report;
 
 /// The value of an option.
@@ -16,6 +17,31 @@ pub(super) enum Value {
     Section(Section),
     /// As `[[a.b]]`.
     Sections(Vec<Section>),
+}
+
+impl Value {
+    fn is_empty(&self) -> bool {
+        match self {
+            Value::Text(text) => text.is_empty(),
+            Value::List(items) => items.is_empty(),
+            Value::Section(section) => section.options.is_empty(),
+            Value::Sections(sections) => sections.is_empty(),
+            Value::Integer(_) | Value::Float(_) | Value::Boolean(_) => false,
+        }
+    }
+
+    /// Empty, `false` or zero, which is what an option that is not there means.
+    fn is_off(&self) -> bool {
+        match self {
+            Value::Integer(number) => *number == 0,
+            Value::Boolean(is_on) => !is_on,
+            Value::Text(text) => {
+                let is_zero = values::parsed(text).is_some_and(|duration| duration.is_zero());
+                text.is_empty() || is_zero || values::bytes(text) == Some(0)
+            }
+            other => other.is_empty(),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +71,30 @@ impl Section {
         let at = self.options.iter().position(|it| it.key == key)?;
         let Entry { line, value, .. } = self.options.remove(at);
         Some((line, value))
+    }
+
+    /// The line of an option that is not empty.
+    pub(super) fn line_of(&self, key: &str) -> Option<usize> {
+        let entry = self.options.iter().find(|it| it.key == key && !it.value.is_empty())?;
+        Some(entry.line)
+    }
+
+    /// Reads an option that Telegraf has removed by the name that it has now, which counts if both
+    /// are there.
+    pub(super) fn rename_removed(&mut self, old: &str, new: &str, report: &mut Report) {
+        let Some((line, value)) = self.take(old).filter(|(_, value)| !value.is_empty()) else {
+            return;
+        };
+        let place = self.place(old);
+        if self.line_of(new).is_some() {
+            let text =
+                format!("Telegraf has removed this name, and `{new}` is there too: it counts");
+            report.left_out(line, &place, text);
+            return;
+        }
+        report.note(line, &place, format!("Telegraf has removed this name: it is read as `{new}`"));
+        self.ignore(&[new]);
+        self.options.push(Entry { key: new.to_owned(), line, value });
     }
 
     /// The place of an option, for the report.
@@ -147,10 +197,13 @@ impl Section {
         self.options.retain(|it| !keys.contains(&it.key.as_str()));
     }
 
-    /// Reports options that cannot be translated, with the remedy for each.
+    /// Reports options that cannot be translated, with the remedy for each: not those that are
+    /// empty, `false` or zero, as Telegraf's own example has them.
     pub(super) fn refuse(&mut self, options: &[(&str, &str)], report: &mut Report) {
         for (key, remedy) in options {
-            if let Some((line, _)) = self.take(key) {
+            if let Some((line, value)) = self.take(key)
+                && !value.is_off()
+            {
                 report.left_out(line, &self.place(key), *remedy);
             }
         }
