@@ -18,6 +18,7 @@ mod tests;
 mod write;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use sluice_config::Kind;
 use sluice_flow::BoxFuture;
@@ -104,6 +105,7 @@ impl BoundReceiver for Bound {
             ingress: context.ingress,
             counters: Arc::clone(&counters),
             config,
+            without_base: AtomicUsize::new(0),
             large_work: LargeWork::new(),
         };
         let handler = InfluxHandler::new(writer, authenticator);

@@ -19,6 +19,7 @@ mod admission;
 mod submission;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -65,6 +66,8 @@ pub(super) struct Writer {
     pub ingress: Arc<dyn Ingress>,
     pub counters: Arc<Counters>,
     pub config: InfluxConfig,
+    /// Writes that have no memory even to wait.
+    pub without_base: AtomicUsize,
     /// Limits concurrent submission of large requests.
     pub large_work: LargeWork,
 }
@@ -196,15 +199,18 @@ impl Writing<'_> {
         self.finish().await
     }
 
-    /// The next piece as it was sent; `None` at the end. A body that comes slowly gives back its memory for others
-    /// that wait: its request so far is submitted.
+    /// The next piece as it was sent; `None` at the end. A body that comes slowly gives back its
+    /// memory for others that wait: its request so far is submitted. If others have no memory even
+    /// to wait, it is refused.
     async fn next_piece(&mut self) -> Result<Option<Bytes>, Refused> {
         loop {
             let piece = self.body.next().await?;
             let memory_bytes = self.permit.as_ref().map_or(0, Permit::bytes);
-            if self.body.is_slow(memory_bytes)
-                && self.permit.as_ref().is_some_and(|permit| permit.asked_back().is_some())
-            {
+            let is_slow = self.body.is_slow(memory_bytes.max(self.base_bytes));
+            if is_slow && self.writer.without_base.load(Ordering::Relaxed) > 0 {
+                return Err(Refusal::overloaded("the body comes slowly, and others wait").into());
+            }
+            if is_slow && self.permit.as_ref().is_some_and(|permit| permit.asked_back().is_some()) {
                 self.must_be_cut(|| Refusal::overloaded("the body comes slowly").into())?;
                 self.submit_chunk().await?;
             }

@@ -151,6 +151,29 @@ async fn waiting_write(receiver: &dyn StartedReceiver, body: &str) -> TcpStream 
     stream
 }
 
+/// Scenario: a body trickles, and has the last memory in which another one could wait. Guarantee: it
+/// is refused retryably once another one comes, and that one is taken.
+#[tokio::test]
+async fn a_body_that_trickles_keeps_no_other_out() {
+    let engine = Engine::new(64 * MIB);
+    let receiver = start(&engine, "").await;
+    let mut slow = connect(&*receiver).await;
+    let head = "POST /write?db=a HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+                content-length: 12\r\n\r\nm v=1\nm";
+    slow.write_all(head.as_bytes()).await.expect("writes");
+    until(|| engine.receiving.held.load(Ordering::SeqCst) > 0).await;
+    let rest = 64 * MIB - engine.waiting.held.load(Ordering::SeqCst);
+    let spent = Permit::take(engine.waiting.clone(), rest).expect("there is memory");
+    let answer = send(&*receiver, "POST /write?db=a", b"m v=3\n").await;
+    assert_eq!(parts(&answer), (204, ""));
+    let refused = read(slow).await;
+    assert!(refused.contains(" 503 ") && refused.contains("comes slowly"), "{refused}");
+    drop(spent);
+    assert_eq!(engine.points(), 1);
+    receiver.shutdown().await;
+    engine.assert_is_free();
+}
+
 /// Scenario: the engine refuses a request for the moment when no memory for waiting is left.
 /// Guarantee: the sender waits until there is some, and is not refused.
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Memory of a write: for its next request, and while it waits.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -15,20 +16,36 @@ use crate::influxdb::refused::Refused;
 /// A body that finds no memory even to wait asks again after this time.
 const WAIT: Duration = Duration::from_millis(200);
 
+/// Counts a write until it ends or is given up.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl Counted<'_> {
+    fn new(count: &AtomicUsize) -> Counted<'_> {
+        count.fetch_add(1, Ordering::Relaxed);
+        Counted(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Writer {
     /// Memory for what may have to wait, of a body. Waits until there is some.
     pub(super) async fn base(&self, bytes: usize, body: &mut Body) -> Result<Permit, Refused> {
-        let mut since = None;
+        if let Ok(permit) = Permit::take(self.ingress.waiting(true), bytes) {
+            return Ok(permit);
+        }
+        add(&self.counters.waits, 1);
+        let _counted = Counted::new(&self.without_base);
+        let since = Instant::now();
         loop {
-            match Permit::take(self.ingress.waiting(true), bytes) {
-                Ok(permit) => {
-                    since.into_iter().for_each(|since| body.note_unread(since));
-                    return Ok(permit);
-                }
-                Err(_) => {
-                    since.get_or_insert_with(Instant::now);
-                    self.pause(WAIT).await?;
-                }
+            self.pause(WAIT).await?;
+            if let Ok(permit) = Permit::take(self.ingress.waiting(true), bytes) {
+                body.note_unread(since);
+                return Ok(permit);
             }
         }
     }
