@@ -16,7 +16,8 @@ use crate::plan::{Plan, ReceiverPlan};
 /// Tries to bind a port that one of our servers is about to leave, and the pause between them.
 const PORT_TRIES: usize = 100;
 const PORT_PAUSE: Duration = Duration::from_millis(10);
-/// A reload waits this long for requests in flight at receivers that it ends. All are answered.
+/// A reload waits this long for requests in flight at receivers that it ends. Later answers are
+/// given too.
 const ENDING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Receivers with their ports, by id. `None`: a port of the old ones has to be closed first, or the
