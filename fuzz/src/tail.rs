@@ -61,7 +61,7 @@ fn options(path: &Path, splitter: Splitter) -> Options {
         flush_after: Duration::from_millis(500),
         splitter,
         compression: Compression::None,
-        deletes: false,
+        deletes_after: None,
         locks: false,
     }
 }
