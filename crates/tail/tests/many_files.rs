@@ -70,7 +70,7 @@ fn options(folder: &Path) -> Options {
             keeps_trailing: false,
         },
         compression: Compression::None,
-        deletes: false,
+        deletes_after: None,
         locks: false,
     }
 }
