@@ -104,8 +104,8 @@ fn the_usual_file_is_translated_as_expected() {
     assert_eq!(text, expected, "UPDATE_TRANSLATIONS=1 writes it anew");
 }
 
-/// Guarantee: the exporter creates a database that is missing, as Telegraf does, unless the file has
-/// `skip_database_creation`; one of InfluxDB 2.x is never created.
+/// Guarantee: the exporter creates a database that is missing, as Telegraf does, unless the file
+/// has `skip_database_creation`; one of InfluxDB 2.x is never created.
 #[test]
 fn databases_are_created_as_by_telegraf() {
     for (name, exporters) in [("json.conf", 0), ("csv.conf", 1), ("servers.conf", 1)] {

@@ -267,7 +267,8 @@ mod tests {
             for (id, jump, step) in turns {
                 let (at, content) = (id as usize, &contents[id as usize]);
                 // Every other turn goes on, as most do; the others are rewound or have skipped.
-                let offset = if jump % 2 == 0 { places[at] } else { jump.min(content.len() as u64) };
+                let jumped = jump.min(content.len() as u64);
+                let offset = if jump % 2 == 0 { places[at] } else { jumped };
                 let read = turn(&mut window, FileId(id), 7, &files[at], offset);
                 let expected = &content[offset as usize..];
                 prop_assert_eq!(&read, &expected[..expected.len().min(4096)]);

@@ -262,7 +262,7 @@ mod tests {
             "partial write: unable to parse 'partial write: points beyond retention policy': x \
              dropped=0",
             "points beyond retention policy",
-            "unable to parse 'm s=\"partial write: points beyond retention policy dropped=1\",v=1u': \
+            "unable to parse 'm s=\"partial write: points beyond retention policy dropped=1\"': \
              invalid number",
         ] {
             let body = serde_json::json!({ "error": said }).to_string();

@@ -167,8 +167,8 @@ fn read_compatibility(fields: &mut Fields<'_>) -> Compatibility {
         creates_database: fields.boolean(
             "create_database",
             false,
-            "Create the database with `CREATE DATABASE` if InfluxDB answers that it does not exist. \
-             The user needs the right to do so. (Sluice's own option.)",
+            "Create the database with `CREATE DATABASE` if InfluxDB answers that it does not \
+             exist. The user needs the right to do so. (Sluice's own option.)",
         ),
         retention_policy: fields.string(
             "rp",

@@ -42,7 +42,7 @@ impl CreateDatabase {
     }
 
     /// Creates the database, unless another request did so after `sent`, the time at which this one
-    /// was written. `headers` are those of the write. Returns nothing if the database is there, else
+    /// was written. `headers` are those of the write. Returns `None` if the database is there, or
     /// the outcome of the write, and whether InfluxDB did not take the credentials.
     ///
     /// # Errors

@@ -52,8 +52,8 @@ pub(super) fn url(endpoint: &Uri, place: &Place, precision: Precision) -> String
     format!("{scheme}://{authority}{path}?{query}")
 }
 
-/// The URL of queries of 1.x, beside that of writes. None if the endpoint has a path that is not one
-/// of writes.
+/// The URL of queries of 1.x, beside that of writes. `None`: the endpoint's path is not one of
+/// writes.
 pub(super) fn query_url(endpoint: &Uri) -> Option<String> {
     let prefix = match endpoint.path() {
         "" | "/" => "",

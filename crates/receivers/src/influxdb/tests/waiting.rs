@@ -151,7 +151,7 @@ async fn waiting_write(receiver: &dyn StartedReceiver, body: &str) -> TcpStream 
     stream
 }
 
-/// Scenario: a body trickles, and has the last memory in which another one could wait. Guarantee: it
+/// Scenario: a body trickles, and has the last memory in which another could wait. Guarantee: it
 /// is refused retryably once another one comes, and that one is taken.
 #[tokio::test]
 async fn a_body_that_trickles_keeps_no_other_out() {
