@@ -45,7 +45,7 @@ impl K6 {
     }
 
     pub(crate) async fn run(self) -> Finished {
-        let [script, path] = ["script.js", "summary.json"].map(|name| self.folder.join(name));
+        let [script, path] = ["script.js", "summary"].map(|name| self.folder.join(name));
         std::fs::write(&script, self.script).expect("is written");
         let mut command = Command::new(self.program);
         command.args(["run", "--quiet", "--no-usage-report", "--address", "localhost:0"]);
