@@ -103,12 +103,13 @@ impl Tail {
     /// Ends a turn. `is_over`: all that is there was read.
     pub fn end_turn(&mut self, id: FileId, is_over: bool) {
         self.unlock(id);
-        if let Some(file) = self.files.get_mut(&id).filter(|_| self.window.holds(id)) {
-            self.window.end_turn(file.mark.offset);
-        }
-        self.window.clear();
-        if let Some(file) = self.files.get_mut(&id) {
+        let reached = self.files.get_mut(&id).map(|file| {
             file.rare.release();
+            file.mark.offset
+        });
+        match reached.filter(|_| self.window.holds(id)) {
+            Some(offset) => self.window.end_turn(offset),
+            None => self.window.clear(),
         }
         if !is_over && self.place_of(id).is_some_and(|place| place != Place::Missing) {
             self.schedule.soon(id);

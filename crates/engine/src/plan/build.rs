@@ -1,7 +1,6 @@
 //! Deliveries, policies and budgets from the components.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
 use sluice_config::Diagnostics;
 use sluice_config::document::{Acknowledge, Document, OverflowPolicy, Placed};
@@ -21,7 +20,6 @@ use super::{
 use super::{ports, remembering};
 use crate::delivery::{DeliveryId, Policy};
 use crate::process;
-use crate::steps::Step;
 
 pub(super) fn build(document: &Document, mut read: Read, diagnostics: &mut Diagnostics) -> Plan {
     let connectors: BTreeSet<String> =
@@ -80,9 +78,7 @@ pub(super) fn build(document: &Document, mut read: Read, diagnostics: &mut Diagn
     remembering::check(document, &read, &paths, diagnostics);
     remembering::check_emitters(document, &read, &paths, ack, diagnostics);
     if disk.is_none() {
-        let emitting = paths.iter().flat_map(|path| emitting(path, &read.steps));
-        let emitting: Vec<_> = emitting.collect();
-        warnings::of_files_without_directory(document, &read, &emitting, diagnostics);
+        warnings::of_files_without_directory(document, &read, &paths, diagnostics);
     }
     warnings::of_ack_without_effect(document, &paths, &deliveries, diagnostics);
     if let Some(disk) = &disk {
@@ -103,19 +99,6 @@ pub(super) fn build(document: &Document, mut read: Read, diagnostics: &mut Diagn
         logging: document.telemetry.logs.clone(),
         own_telemetry,
     }
-}
-
-/// A path's processors that give out points by themselves, each with the path. Sources take the
-/// points in a bucket for resolved, so that what becomes of them is not read again.
-pub(super) fn emitting<'p>(
-    path: &'p Path,
-    steps: &'p BTreeMap<(String, Signal), Arc<Step>>,
-) -> impl Iterator<Item = (&'p Path, &'p String)> {
-    let emits = move |id: &&String| {
-        let step = steps.get(&((*id).clone(), path.signal));
-        step.is_some_and(|step| step.processor.emitter().is_some())
-    };
-    path.processors.iter().filter(emits).map(move |id| (path, id))
 }
 
 /// A frame on disk names all of its deliveries.
@@ -208,7 +191,7 @@ impl Planner<'_> {
             best_effort,
             senders_wait,
             is_read_again: self.receivers_of(id).all(ReceiverPlan::reads_again)
-                && !self.paths_to(id).any(|path| emitting(path, &self.read.steps).next().is_some()),
+                && !self.paths_to(id).any(|path| path.emits(&self.read.steps)),
             budget_bytes,
             lease_bytes,
             metadata_keys: of_processor.chain(of_queue).flatten().cloned().collect(),
@@ -235,14 +218,11 @@ impl Planner<'_> {
     }
 
     fn receivers_of(&self, id: &DeliveryId) -> impl Iterator<Item = &ReceiverPlan> {
-        let feeds = move |receiver: &&ReceiverPlan| {
-            self.paths_to(id).any(|path| path.receiver == receiver.id)
-        };
-        self.read.receivers.iter().filter(feeds)
+        routes::receivers_of(&self.read.receivers, self.paths, id)
     }
 
     fn paths_to(&self, id: &DeliveryId) -> impl Iterator<Item = &Path> {
-        self.paths.iter().filter(move |path| path.delivery == *id)
+        routes::paths_to(self.paths, id)
     }
 
     /// The last `batch` on the path.

@@ -15,7 +15,7 @@ use sluice_log::disk::{Disk, RealDisk};
 use sluice_log::inspect::{self, LogOverview};
 use sluice_net::server::{ConnectionBudget, Listening};
 
-use super::build::emitting;
+use super::routes::{paths_to, receivers_of};
 use super::{DeliveryPlan, DiskPlan, Plan, ReceiverPlan};
 use crate::delivery::{DeliveryId, Policy};
 
@@ -205,7 +205,7 @@ impl Plan {
             "may lag by up to {}{place}{shared}, about {time} at 4 MB/s",
             rounded(delivery.budget_bytes)
         );
-        let mut receivers = self.receivers_of(delivery);
+        let mut receivers = receivers_of(&self.receivers, &self.paths, &delivery.id);
         let wait = match receivers.all(ReceiverPlan::reads_again) {
             true => "its receivers wait, and read on later",
             false => "its senders wait, and get a retryable refusal",
@@ -225,29 +225,20 @@ impl Plan {
     /// something else was made of it.
     fn readers_again(&self, delivery: &DeliveryPlan) -> Vec<&str> {
         let is_changed = |receiver: &ReceiverPlan| {
-            let mut paths = self.paths_to(delivery).filter(|path| path.receiver == receiver.id);
-            paths.any(|path| emitting(path, &self.steps).next().is_some())
+            let mut paths = paths_to(&self.paths, &delivery.id);
+            paths.any(|path| path.receiver == receiver.id && path.emits(&self.steps))
         };
-        let readers = self.receivers_of(delivery).filter(|it| it.reads_again() && !is_changed(it));
+        let receivers = receivers_of(&self.receivers, &self.paths, &delivery.id);
+        let readers = receivers.filter(|it| it.reads_again() && !is_changed(it));
         readers.map(|it| it.id.as_str()).collect()
     }
 
     /// Processors before a delivery that give out points by themselves.
     fn emitting(&self, delivery: &DeliveryPlan) -> Vec<&str> {
-        let all = self.paths_to(delivery).flat_map(|path| emitting(path, &self.steps));
+        let paths = paths_to(&self.paths, &delivery.id);
+        let all = paths.flat_map(|path| path.emitting(&self.steps));
         let ids: BTreeSet<&str> = all.map(|(_, id)| id.as_str()).collect();
         ids.into_iter().collect()
-    }
-
-    fn paths_to(&self, delivery: &DeliveryPlan) -> impl Iterator<Item = &super::Path> {
-        self.paths.iter().filter(|path| path.delivery == delivery.id)
-    }
-
-    fn receivers_of(&self, delivery: &DeliveryPlan) -> impl Iterator<Item = &ReceiverPlan> {
-        let feeds = |receiver: &&ReceiverPlan| {
-            self.paths_to(delivery).any(|path| path.receiver == receiver.id)
-        };
-        self.receivers.iter().filter(feeds)
     }
 
     /// The logs of an earlier run, by delivery, and whether they can be read.

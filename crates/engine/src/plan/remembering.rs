@@ -58,13 +58,10 @@ pub(super) fn check_emitters(
     type Ways<'p> = BTreeSet<(&'p DeliveryId, &'p [String])>;
     let mut users: BTreeMap<&String, BTreeMap<&str, Ways<'_>>> = BTreeMap::new();
     for path in paths {
-        for (index, id) in path.processors.iter().enumerate() {
-            let step = read.steps.get(&(id.clone(), path.signal));
-            if step.is_some_and(|step| step.processor.emitter().is_some()) {
-                let behind = (&path.delivery, &path.processors[index + 1..]);
-                let receivers = users.entry(id).or_default();
-                receivers.entry(&path.receiver).or_default().insert(behind);
-            }
+        for (index, id) in path.emitting(&read.steps) {
+            let behind = (&path.delivery, &path.processors[index + 1..]);
+            let receivers = users.entry(id).or_default();
+            receivers.entry(&path.receiver).or_default().insert(behind);
         }
     }
     for (id, receivers) in users {

@@ -2,10 +2,13 @@
 //! `forward` connectors too.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use sluice_otlp::Signal;
 
+use super::ReceiverPlan;
 use crate::delivery::DeliveryId;
+use crate::steps::Step;
 
 /// A pipeline as the configuration has it, ids as written there.
 #[derive(Clone, Debug)]
@@ -25,6 +28,43 @@ pub struct Path {
     /// Processors of all pipelines on the path, in order.
     pub processors: Vec<String>,
     pub delivery: DeliveryId,
+}
+
+impl Path {
+    /// Its processors that give out points by themselves, each with its place. Sources take the
+    /// points in a bucket for resolved, so that what becomes of them is not read again.
+    pub(super) fn emitting<'p>(
+        &'p self,
+        steps: &'p BTreeMap<(String, Signal), Arc<Step>>,
+    ) -> impl Iterator<Item = (usize, &'p String)> {
+        let emits = |(_, id): &(usize, &String)| {
+            let step = steps.get(&((*id).clone(), self.signal));
+            step.is_some_and(|step| step.processor.emitter().is_some())
+        };
+        self.processors.iter().enumerate().filter(emits)
+    }
+
+    pub(super) fn emits(&self, steps: &BTreeMap<(String, Signal), Arc<Step>>) -> bool {
+        self.emitting(steps).next().is_some()
+    }
+}
+
+pub(super) fn paths_to<'p>(
+    paths: &'p [Path],
+    delivery: &DeliveryId,
+) -> impl Iterator<Item = &'p Path> {
+    paths.iter().filter(move |path| path.delivery == *delivery)
+}
+
+pub(super) fn receivers_of<'p>(
+    receivers: &'p [ReceiverPlan],
+    paths: &'p [Path],
+    delivery: &DeliveryId,
+) -> impl Iterator<Item = &'p ReceiverPlan> {
+    let feeds = move |receiver: &&ReceiverPlan| {
+        paths_to(paths, delivery).any(|path| path.receiver == receiver.id)
+    };
+    receivers.iter().filter(feeds)
 }
 
 /// All paths, in the order of the pipelines. The configuration's checks have ruled out cycles.

@@ -125,20 +125,21 @@ pub(super) fn of_context_after_batch(
 }
 
 /// Without a directory: processors that give out points by themselves, behind receivers that would
-/// read again what is not delivered. `emitting`: with the paths that they are on.
+/// read again what is not delivered.
 pub(super) fn of_files_without_directory(
     document: &Document,
     read: &Read,
-    emitting: &[(&routes::Path, &String)],
+    paths: &[routes::Path],
     diagnostics: &mut Diagnostics,
 ) {
     let mut said = BTreeSet::new();
-    for (path, id) in emitting {
+    let emitting = |path| routes::Path::emitting(path, &read.steps).map(move |(_, id)| (path, id));
+    for (path, id) in paths.iter().flat_map(emitting) {
         let reads_again = |it: &ReceiverPlan| it.id == path.receiver && it.reads_again();
         let exporter = &read.exporters[&path.delivery.exporter].config;
         if exporter.is_best_effort()
             || !read.receivers.iter().any(reads_again)
-            || !said.insert((*id, &path.receiver))
+            || !said.insert((id, &path.receiver))
         {
             continue;
         }

@@ -16,17 +16,17 @@ use crate::influxdb::refused::Refused;
 /// A body that finds no memory even to wait asks again after this time.
 const WAIT: Duration = Duration::from_millis(200);
 
-/// Counts a write until it ends or is given up.
-struct Counted<'a>(&'a AtomicUsize);
+/// A write that has no memory even to wait, counted until it has some or is given up.
+struct WithoutBase<'a>(&'a AtomicUsize);
 
-impl Counted<'_> {
-    fn new(count: &AtomicUsize) -> Counted<'_> {
+impl WithoutBase<'_> {
+    fn new(count: &AtomicUsize) -> WithoutBase<'_> {
         count.fetch_add(1, Ordering::Relaxed);
-        Counted(count)
+        WithoutBase(count)
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for WithoutBase<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -39,7 +39,7 @@ impl Writer {
             return Ok(permit);
         }
         add(&self.counters.waits, 1);
-        let _counted = Counted::new(&self.without_base);
+        let _waits = WithoutBase::new(&self.without_base);
         let since = Instant::now();
         loop {
             self.pause(WAIT).await?;
