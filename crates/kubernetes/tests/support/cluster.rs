@@ -7,6 +7,7 @@ use std::io;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use http::{Method, Request};
@@ -52,8 +53,9 @@ impl Cluster {
         std::fs::write(path.join("tokens.csv"), USERS).expect("writes");
         let [etcd_port, etcd_peer, api] = free_ports();
         let ports = Ports { etcd: etcd_port, etcd_peer, api };
-        let etcd = start_etcd(&etcd, path, &ports);
-        let admin = client(&Cluster::url_of(api), ADMIN).await;
+        let mut etcd = start_etcd(&etcd, path, &ports);
+        await_etcd(&mut etcd, path).await;
+        let admin = client(&Cluster::url_of(ports.api), ADMIN).await;
         let running = None;
         let mut cluster = Cluster { folder, api_server, ports, etcd, running, admin };
         cluster.start_api().await;
@@ -228,6 +230,17 @@ impl Drop for Cluster {
     }
 }
 
+/// Waits until etcd serves: the API server gives up on a store that is slower than it.
+async fn await_etcd(etcd: &mut Child, path: &Path) {
+    let until = Instant::now() + START;
+    let log = || std::fs::read_to_string(path.join("etcd.log")).unwrap_or_default();
+    while !log().contains("ready to serve client requests") {
+        let is_alive = etcd.try_wait().is_ok_and(|ended| ended.is_none());
+        assert!(is_alive && Instant::now() < until, "etcd does not serve: {}", log());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 fn start_etcd(etcd: &Path, path: &Path, ports: &Ports) -> Child {
     let (client, peer) = (
         format!("http://127.0.0.1:{}", ports.etcd),
@@ -254,9 +267,19 @@ fn end(process: &mut Child) {
     drop(ended);
 }
 
+/// Ports below those that the kernel gives to outgoing connections: of these, one may be taken
+/// between this call and the start of its server.
 fn free_ports<const N: usize>() -> [u16; N] {
-    let bound = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").expect("binds"));
-    bound.map(|listener| listener.local_addr().expect("an address").port())
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let free = || loop {
+        let number =
+            std::process::id().wrapping_mul(61).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = 10_000 + u16::try_from(number % 20_000).expect("a port");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    };
+    [(); N].map(|()| free())
 }
 
 async fn client(url: &str, token: &str) -> kube::Client {
