@@ -117,6 +117,8 @@ impl Charset {
     pub(crate) fn place(self, bytes: &[u8], text: &[u8], length: usize) -> usize {
         let beginning = || String::from_utf8_lossy(&text[..length]);
         let place = match self {
+            // The last character may have begun only, with three bytes of four.
+            Charset::Other(_) if self.unit() == 2 && length == text.len() => bytes.len(),
             Charset::Other(_) if self.unit() == 2 => beginning().encode_utf16().count() * 2,
             Charset::Other(encoding) if !encoding.is_single_byte() => {
                 stepped(encoding, bytes, length)

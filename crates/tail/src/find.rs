@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::file::{File, Place};
-use crate::glob::Found;
+use crate::glob::{Found, LINKED_PATHS_MAX};
 use crate::gone::is_at;
 use crate::identify::mark_at;
 use crate::identity::{Head, Inode};
@@ -103,9 +103,12 @@ impl Tail {
         let mut to_order = self.options.ordering.is_some().then(BTreeSet::new);
         let include = std::mem::take(&mut self.options.include);
         for glob in &include {
-            let mut is_empty = true;
+            let (mut is_empty, mut skipped) = (true, None);
             let mut visit = |found: Found<'_>| match found {
                 Found::Directory(path) => self.watcher.see(path),
+                Found::Skipped(path) => {
+                    skipped.get_or_insert_with(|| path.to_owned());
+                }
                 Found::File(path) => {
                     is_empty = false;
                     if self.options.exclude.iter().any(|glob| glob.matches(path)) {
@@ -122,6 +125,15 @@ impl Tail {
             });
             if is_empty && self.is_news(format!("pattern {}", glob.text())) {
                 tracing::warn!(pattern = glob.text(), "no file matches this pattern yet");
+            }
+            if let Some(path) = skipped
+                && self.is_news(format!("links {}", glob.text()))
+            {
+                tracing::warn!(pattern = glob.text(), path = %path.display(),
+                    limit = LINKED_PATHS_MAX,
+                    "links lead `**` to one directory by more paths than the limit: this path is \
+                     not followed, as its files were found by the others. If their paths matter, \
+                     write a pattern that names the directories");
             }
         }
         self.options.include = include;

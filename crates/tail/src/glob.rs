@@ -1,6 +1,6 @@
 //! Patterns of paths, as the Collector writes them: `*`, `?`, `[a-z]`, `{a,b}` and `**`.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -13,6 +13,9 @@ use crate::identity::Inode;
 const ALTERNATIVES_MAX: usize = 1000;
 /// Directories below each other that `**` enters.
 const DEPTH_MAX: usize = 64;
+/// Paths with links by which `**` enters one directory. Without a limit, directories that link to
+/// each other have more paths than can be visited.
+pub(crate) const LINKED_PATHS_MAX: usize = 8;
 
 /// A pattern of paths. It matches bytes: names need not be UTF-8.
 #[derive(Clone, Debug)]
@@ -60,8 +63,12 @@ impl Glob {
     /// Calls `visit` with the directories that it looks into and the paths that match. What cannot
     /// be read is told to `fail`; the rest is visited.
     pub fn walk(&self, visit: &mut dyn FnMut(Found<'_>), fail: &mut dyn FnMut(&Path, &io::Error)) {
-        let mut walk = Walk { visit, fail, above: HashSet::new() };
-        self.alternatives.iter().for_each(|parts| walk.enter(&PathBuf::new(), parts, 0));
+        let (above, linked) = (HashSet::new(), HashMap::new());
+        let mut walk = Walk { visit, fail, above, links: 0, linked };
+        for parts in &self.alternatives {
+            walk.linked.clear();
+            walk.enter(&PathBuf::new(), parts, 0);
+        }
     }
 }
 
@@ -70,6 +77,22 @@ pub enum Found<'p> {
     /// A directory: a file that appears there may match.
     Directory(&'p Path),
     File(&'p Path),
+    /// A directory that was entered by enough other paths.
+    Skipped(&'p Path),
+}
+
+/// An entry of a directory, or what a link there leads to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Entry {
+    File,
+    Directory,
+    LinkedDirectory,
+}
+
+/// The paths with links by which `**` has entered a directory.
+struct Linked {
+    paths: usize,
+    least_depth: usize,
 }
 
 struct Walk<'w> {
@@ -77,6 +100,10 @@ struct Walk<'w> {
     fail: &'w mut dyn FnMut(&Path, &io::Error),
     /// Directories between the root and here: links may lead back to them.
     above: HashSet<Inode>,
+    /// Links to directories on the path that `**` has gone.
+    links: usize,
+    /// By the directory, and the number of parts behind the `**`.
+    linked: HashMap<(Inode, usize), Linked>,
 }
 
 impl Walk<'_> {
@@ -96,8 +123,9 @@ impl Walk<'_> {
                 }
             }
             [Part::Wild(pattern), rest @ ..] => {
-                for (name, is_directory) in self.list(at) {
-                    if matches_name(pattern, name.as_bytes()) && is_directory != rest.is_empty() {
+                for (name, entry) in self.list(at) {
+                    let is_wanted = (entry == Entry::File) == rest.is_empty();
+                    if is_wanted && matches_name(pattern, name.as_bytes()) {
                         self.enter(&at.join(name), rest, depth);
                     }
                 }
@@ -112,16 +140,34 @@ impl Walk<'_> {
         let rest = if rest.is_empty() { &everything } else { rest };
         let here = if at.as_os_str().is_empty() { Path::new(".") } else { at };
         let Ok(inode) = fs::metadata(here).map(|it| Inode::of(&it)) else { return };
-        if depth >= DEPTH_MAX || !self.above.insert(inode) {
+        if depth >= DEPTH_MAX || self.above.contains(&inode) {
             return;
         }
+        if self.links > 0 && !self.may_enter(inode, rest.len(), depth) {
+            return (self.visit)(Found::Skipped(at));
+        }
+        self.above.insert(inode);
         self.enter(at, rest, depth);
-        for (name, is_directory) in self.list(at) {
-            if is_directory {
+        for (name, entry) in self.list(at) {
+            let links = usize::from(entry == Entry::LinkedDirectory);
+            if entry != Entry::File {
+                self.links += links;
                 self.deep(&at.join(name), rest, depth + 1);
+                self.links -= links;
             }
         }
         self.above.remove(&inode);
+    }
+
+    /// Whether `**` enters the directory by one more path with links. By a shorter one it always
+    /// does: by the others, what is below may have been too deep.
+    fn may_enter(&mut self, inode: Inode, parts: usize, depth: usize) -> bool {
+        let first = Linked { paths: 0, least_depth: depth };
+        let linked = self.linked.entry((inode, parts)).or_insert(first);
+        let may = linked.paths < LINKED_PATHS_MAX || depth < linked.least_depth;
+        linked.paths += usize::from(may);
+        linked.least_depth = linked.least_depth.min(depth);
+        may
     }
 
     fn note(&mut self, directory: &Path) {
@@ -135,9 +181,9 @@ impl Walk<'_> {
         }
     }
 
-    /// The names in a directory of files and, true, of directories, also behind links. In order, so
-    /// that files are seen in that of their paths.
-    fn list(&mut self, at: &Path) -> Vec<(OsString, bool)> {
+    /// The names in a directory of files and of directories, also behind links. In order, so that
+    /// files are seen in that of their paths.
+    fn list(&mut self, at: &Path) -> Vec<(OsString, Entry)> {
         let here = if at.as_os_str().is_empty() { Path::new(".") } else { at };
         (self.visit)(Found::Directory(here));
         let entries = match fs::read_dir(here) {
@@ -150,16 +196,17 @@ impl Walk<'_> {
         let mut found = Vec::new();
         for entry in entries.flatten() {
             let (name, kind) = (entry.file_name(), entry.file_type());
-            let is_directory = match kind {
-                Ok(kind) if kind.is_file() => false,
-                Ok(kind) if kind.is_dir() => true,
+            let entry = match kind {
+                Ok(kind) if kind.is_file() => Entry::File,
+                Ok(kind) if kind.is_dir() => Entry::Directory,
                 Ok(kind) if kind.is_symlink() => match fs::metadata(at.join(&name)) {
-                    Ok(target) if target.is_file() || target.is_dir() => target.is_dir(),
+                    Ok(target) if target.is_file() => Entry::File,
+                    Ok(target) if target.is_dir() => Entry::LinkedDirectory,
                     _ => continue,
                 },
                 _ => continue,
             };
-            found.push((name, is_directory));
+            found.push((name, entry));
         }
         found.sort_unstable();
         found

@@ -100,14 +100,17 @@ impl Splitter {
     /// Leaves the rest of a record out.
     fn rest(&self, bytes: &[u8], end: End) -> Option<Cut> {
         let consumed = match &self.boundary {
-            Boundary::Start { pattern, .. } => self.find(pattern, bytes, 0).map(|(start, _)| start),
+            Boundary::Start { pattern, .. } => self.start(pattern, bytes, 0).map(|found| found.0),
             Boundary::Row => memchr::memchr(b'\n', bytes).map(|at| at + 1),
             _ => self.boundary(bytes, end).map(|(_, _, consumed)| consumed),
         };
         match consumed {
             Some(consumed) => Some(Cut { consumed, text: None, is_within: false }),
             None if bytes.len() >= self.max_bytes || end == End::Flush => {
-                Some(Cut { consumed: bytes.len(), text: None, is_within: true })
+                // In half of a unit none of the following would be found.
+                let whole = bytes.len() - bytes.len() % self.charset.unit();
+                let consumed = if whole == 0 { bytes.len() } else { whole };
+                Some(Cut { consumed, text: None, is_within: true })
             }
             None => None,
         }
@@ -122,14 +125,14 @@ impl Splitter {
             }
             Boundary::Row => Some(self.line(bytes, end_of_row(bytes, end)?)),
             Boundary::Start { pattern, omit } => {
-                let (start, stop) = self.find(pattern, bytes, 0)?;
+                let (start, stop) = self.start(pattern, bytes, 0)?;
                 if start > 0 {
                     return Some((0, start, start));
                 }
                 // A match that follows at once belongs to the first one.
                 let mut from = stop;
                 let next = loop {
-                    let (next, behind) = self.find(pattern, bytes, from)?;
+                    let (next, behind) = self.start(pattern, bytes, from)?;
                     if next > stop {
                         break next;
                     }
@@ -141,13 +144,10 @@ impl Splitter {
                 Some((if *omit { stop } else { 0 }, next, next))
             }
             Boundary::End { pattern, omit } => {
-                let is_end = |stop: usize| {
-                    stop > 0 && bytes.get(stop).is_none_or(|byte| byte & 0xc0 != 0x80)
-                };
                 let (mut start, mut stop) = self.find(pattern, bytes, 0)?;
-                // A match of nothing ends no record of nothing, nor a part of a character.
-                while start == stop && !is_end(stop) {
-                    (start, stop) = self.find(pattern, bytes, stop + 1)?;
+                // A match of nothing ends no record of nothing.
+                if stop == 0 {
+                    (start, stop) = self.find(pattern, bytes, 1)?;
                 }
                 // The match may go on in what follows.
                 let is_sure = stop < bytes.len() || end != End::Open;
@@ -168,26 +168,26 @@ impl Splitter {
         (0, text, stop + unit)
     }
 
+    /// The first match from a place on at which a record begins. A match of nothing at the end of
+    /// what is there may be none, or within a character, once more has come.
+    fn start(&self, pattern: &Regex, bytes: &[u8], from: usize) -> Option<(usize, usize)> {
+        self.find(pattern, bytes, from).filter(|(start, _)| *start < bytes.len())
+    }
+
     /// The first match from a place on.
     fn find(&self, pattern: &Regex, bytes: &[u8], from: usize) -> Option<(usize, usize)> {
-        if from > bytes.len() {
-            return None;
-        }
         if matches!(self.charset, Charset::Utf8 | Charset::Utf8Raw | Charset::Nop) {
-            return pattern.find_at(bytes, from).map(|found| (found.start(), found.end()));
+            return match_at(pattern, bytes, from);
         }
         let text = self.charset.decode(bytes);
         let place = |at: usize| self.charset.place(bytes, &text, at);
         let mut at = 0;
-        while let Some(found) = pattern.find_at(&text, at) {
-            let start = place(found.start());
+        while let Some((first, last)) = match_at(pattern, &text, at) {
+            let start = place(first);
             if start >= from {
-                return Some((start, place(found.end())));
+                return Some((start, place(last)));
             }
-            at = found.end().max(at + 1);
-            if at > text.len() {
-                break;
-            }
+            at = last.max(at + 1);
         }
         None
     }
@@ -208,6 +208,19 @@ impl Splitter {
         }
         Some((start, stop))
     }
+}
+
+/// The first match from a place on. A match of nothing is never within a character.
+fn match_at(pattern: &Regex, text: &[u8], mut from: usize) -> Option<(usize, usize)> {
+    while from <= text.len() {
+        let found = pattern.find_at(text, from)?;
+        let is_within = text.get(found.start()).is_some_and(|byte| byte & 0xc0 == 0x80);
+        if !(found.is_empty() && is_within) {
+            return Some((found.start(), found.end()));
+        }
+        from = found.end() + 1;
+    }
+    None
 }
 
 /// The line feed that ends a row.

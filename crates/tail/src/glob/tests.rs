@@ -39,17 +39,27 @@ fn patterns_match_as_in_the_collector() {
     assert!(Glob::new(&"{a,b}".repeat(20)).is_err());
 }
 
-fn walked(pattern: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut visit = |it: Found<'_>| {
-        if let Found::File(path) = it {
-            found.push(path.to_owned());
+/// The paths that a walk finds, and those of directories that it skips. It may look into so many.
+fn walked_within(pattern: &str, most_looks: usize) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let (mut found, mut skipped, mut looks) = (Vec::new(), Vec::new(), 0);
+    let mut visit = |it: Found<'_>| match it {
+        Found::File(path) => found.push(path.to_owned()),
+        Found::Skipped(path) => skipped.push(path.to_owned()),
+        Found::Directory(path) => {
+            looks += 1;
+            assert!(looks <= most_looks, "a look too many: {}", path.display());
         }
     };
     Glob::new(pattern)
         .expect("a pattern")
         .walk(&mut visit, &mut |path, error| panic!("{}: {error}", path.display()));
     found.sort();
+    (found, skipped)
+}
+
+fn walked(pattern: &str) -> Vec<PathBuf> {
+    let (found, skipped) = walked_within(pattern, usize::MAX);
+    assert_eq!(skipped, [] as [PathBuf; 0]);
     found
 }
 
@@ -75,6 +85,56 @@ fn a_walk_finds_what_matches_and_ends_where_links_lead_back() {
     assert_eq!(walked(&pattern("**/y.log")), of(&["d/y.log"]));
     assert_eq!(walked(&pattern("d/y.log")), of(&["d/y.log"]));
     assert_eq!(walked(&pattern("none/*.log")), of(&[]));
+}
+
+/// Scenario: many directories that each link to all others, and one that links to a directory
+/// elsewhere. Guarantee: the walk ends soon, and finds each file, also under its path without
+/// links.
+#[test]
+fn links_among_directories_do_not_multiply() {
+    const COUNT: usize = 12;
+    let folder = tempfile::tempdir().expect("a folder");
+    let (root, far) = (folder.path().join("root"), folder.path().join("far/below"));
+    fs::create_dir_all(&far).expect("is made");
+    fs::write(far.join("far.log"), "").expect("is written");
+    let directory = |at: usize| root.join(format!("d{at:02}"));
+    for at in 0..COUNT {
+        fs::create_dir_all(directory(at)).expect("is made");
+        fs::write(directory(at).join("x.log"), "").expect("is written");
+        for to in (0..COUNT).filter(|to| *to != at) {
+            let link = directory(at).join(format!("l{to:02}"));
+            std::os::unix::fs::symlink(directory(to), link).expect("is linked");
+        }
+    }
+    std::os::unix::fs::symlink(folder.path().join("far"), directory(5).join("z")).expect("linked");
+    // Each is listed twice: for what matches in it, and for the directories below.
+    let most_paths = 1 + LINKED_PATHS_MAX + COUNT;
+    let pattern = format!("{}/**/*.log", root.display());
+    let (found, skipped) = walked_within(&pattern, 2 * most_paths * (COUNT + 3));
+    assert!((0..COUNT).all(|at| found.contains(&directory(at).join("x.log"))));
+    assert!(found.iter().any(|path| path.ends_with("z/below/far.log")));
+    assert!(!skipped.is_empty());
+}
+
+/// Guarantee: a directory is found under its own path and under a few of links, in order, and what
+/// is left out is told.
+#[test]
+fn a_directory_has_a_bounded_number_of_paths_with_links() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path();
+    fs::create_dir_all(root.join("z/below")).expect("is made");
+    fs::write(root.join("z/below/x.log"), "").expect("is written");
+    let link = |at: usize| root.join(format!("l{at}"));
+    let add = |at| std::os::unix::fs::symlink(root.join("z"), link(at)).expect("is linked");
+    (0..LINKED_PATHS_MAX).for_each(add);
+    let pattern = format!("{}/**", root.display());
+    let mut expected: Vec<PathBuf> =
+        (0..LINKED_PATHS_MAX).map(|at| link(at).join("below/x.log")).collect();
+    expected.push(root.join("z/below/x.log"));
+    assert_eq!(walked(&pattern), expected);
+    add(LINKED_PATHS_MAX);
+    let (found, skipped) = walked_within(&pattern, usize::MAX);
+    assert_eq!((found, skipped), (expected, vec![link(LINKED_PATHS_MAX)]));
 }
 
 proptest! {

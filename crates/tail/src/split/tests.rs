@@ -132,30 +132,65 @@ fn boundaries() -> impl Strategy<Value = Boundary> {
         Just(Boundary::Row),
         any::<bool>().prop_map(|omit| Boundary::Start { pattern: pattern("^a"), omit }),
         any::<bool>().prop_map(|omit| Boundary::End { pattern: pattern("b$"), omit }),
-        Just(Boundary::End { pattern: pattern("c*"), omit: false }),
+        patterns(),
     ]
 }
 
+/// Also of nothing, and one that never matches.
+fn patterns() -> impl Strategy<Value = Boundary> {
+    let text = prop_oneof![Just("c*"), Just("never"), Just("a"), Just("$")];
+    let omit = false;
+    (text, any::<bool>()).prop_map(move |(text, is_start)| match pattern(text) {
+        pattern if is_start => Boundary::Start { pattern, omit },
+        pattern => Boundary::End { pattern, omit },
+    })
+}
+
+fn encoded(name: &str, text: &str) -> Vec<u8> {
+    match (name, Charset::named(name).expect("is known")) {
+        ("utf-16le", _) => text.encode_utf16().flat_map(u16::to_le_bytes).collect(),
+        ("utf-16be", _) => text.encode_utf16().flat_map(u16::to_be_bytes).collect(),
+        (_, Charset::Other(encoding)) => encoding.encode(text).0.into_owned(),
+        _ => text.as_bytes().to_vec(),
+    }
+}
+
 proptest! {
-    /// Guarantee: a line that is too long is cut between characters, whatever the encoding, and
-    /// wherever the pieces end in which it arrives.
+    /// Guarantee: a record that is too long is cut between characters, whatever the encoding and
+    /// the pattern, and wherever the pieces end in which it arrives. No byte is lost or doubled.
     #[test]
-    fn long_lines_are_cut_between_characters(
+    fn long_records_are_cut_between_characters(
         (name, text) in wide_texts(),
+        boundary in prop_oneof![Just(Boundary::LineFeed), patterns()],
         max_bytes in 4_usize..20,
         cut: prop::sample::Index,
     ) {
         let charset = Charset::named(name).expect("is known");
-        let bytes: Vec<u8> = match (name, charset) {
-            ("utf-16le", _) => text.encode_utf16().flat_map(u16::to_le_bytes).collect(),
-            ("utf-16be", _) => text.encode_utf16().flat_map(u16::to_be_bytes).collect(),
-            (_, Charset::Other(encoding)) => encoding.encode(&text).0.into_owned(),
-            _ => text.clone().into_bytes(),
-        };
-        let lines = Splitter { max_bytes, charset, ..splitter(Boundary::LineFeed) };
+        let bytes = encoded(name, &text);
+        let splitter = Splitter { max_bytes, charset, ..splitter(boundary) };
         let (first, second) = bytes.split_at(cut.index(bytes.len()));
-        let (found, left) = records(&lines, &[first, second], true);
+        let (found, left) = records(&splitter, &[first, second], true);
         prop_assert_eq!((found.concat(), left), (text, 0));
+    }
+
+    /// Guarantee: behind a line whose rest is left out, the next one is whole.
+    #[test]
+    fn a_line_behind_one_that_is_left_out_is_whole(
+        (name, text) in wide_texts(),
+        max_bytes in 4_usize..20,
+        cuts: [prop::sample::Index; 2],
+    ) {
+        let charset = Charset::named(name).expect("is known");
+        let bytes = encoded(name, &format!("{text}\nk\n"));
+        let lines = splitter(Boundary::LineFeed);
+        let lines = Splitter { max_bytes, charset, truncates: true, ..lines };
+        let mut cuts = cuts.map(|cut| cut.index(bytes.len()));
+        cuts.sort_unstable();
+        let (first, rest) = bytes.split_at(cuts[0]);
+        let (second, third) = rest.split_at(cuts[1] - cuts[0]);
+        let (found, left) = records(&lines, &[first, second, third], false);
+        prop_assert!(text.starts_with(&found[0]), "{found:?}");
+        prop_assert_eq!((&found[1..], left), (&["k".to_owned()][..], 0));
     }
 
     /// For any content, in any pieces: it ends, and nothing but white space is lost if nothing is
