@@ -369,14 +369,14 @@ fn starts_with_variable(text: &str) -> bool {
     })
 }
 
-/// The name of the first `$NAME` without braces.
+/// The name of the first `$NAME` without braces. `$env` is a word of the language of operators.
 pub(crate) fn bare_variable(text: &str) -> Option<&str> {
     let names = text.match_indices('$').map(|(at, _)| {
         let rest = &text[at + 1..];
         let is_end = |character: char| !character.is_ascii_alphanumeric() && character != '_';
         &rest[..rest.find(is_end).unwrap_or(rest.len())]
     });
-    names.into_iter().find(|name| is_variable_name(name))
+    names.into_iter().find(|name| is_variable_name(name) && *name != "env")
 }
 
 fn is_variable_name(name: &str) -> bool {

@@ -176,6 +176,8 @@ fn what_was_meant_as_a_reference_is_told() {
         let (shape, found) = expanded(&format!("a: {value}"), environment());
         assert_eq!((shape, found), (format!("{value:?}"), vec![said.to_owned()]), "{value}");
     }
+    let (_, said) = expanded("a: $env.body", environment());
+    assert_eq!(said, Vec::<String>::new(), "it is an expression of an operator");
 }
 
 /// Scenario: an option wants a string and the variable looks like a number. Guarantee: it gets the

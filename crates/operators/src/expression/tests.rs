@@ -171,6 +171,10 @@ fn expressions_have_the_values_of_the_collector() {
         ),
         ("env('SLUICE_TEST_THERE_IS_NO_SUCH_VARIABLE')", json!("")),
         ("env('PATH') == os_env_func('PATH') and env('PATH') != ''", json!(true)),
+        // Not the variables of the process, but those of the language.
+        ("$env.body.n + $env['$'].n + $env?.['body'].n", json!(21)),
+        ("let body = 1; $env['resource'].id + $env?.attributes.x", json!("valuey")),
+        ("($env['PATH'] ?? $env.PATH ?? $env.timestamp) == timestamp", json!(true)),
     ];
     for (text, expected) in cases {
         match value(text) {
@@ -207,7 +211,11 @@ fn wrong_expressions_are_refused_with_their_place() {
             "fromJSON(body)",
             "the function `fromJSON` is not in this build of Sluice (line 1, column 1)",
         ),
-        ("$env", "`$env` is not in this build of Sluice (line 1, column 1)"),
+        (
+            "1 + len($env)",
+            "`$env` needs a name behind it, as in `$env.body`. An environment variable is \
+             `env(\"NAME\")` in an expression, and `${env:NAME}` in any option (line 1, column 9)",
+        ),
         ("len()", "`len` takes 1 arguments, not 0 (line 1, column 1)"),
         ("trim('a', 'b', 'c')", "`trim` takes 1 to 2 arguments, not 3 (line 1, column 1)"),
         ("filter(body)", "`filter` needs an array and a predicate (line 1, column 1)"),
@@ -312,6 +320,11 @@ fn unknown_names_are_nil_with_a_warning() {
     let warning =
         "`severity_text` is always nil: records have `body`, `attributes`, `resource`, `timestamp`";
     assert_eq!(expression.warnings()[0], warning);
+    let expression = Expression::compile("$env.body.text + $env['HOST']").unwrap();
+    let warning = "`HOST` in `$env` is always nil: it has `body`, `attributes`, `resource`, \
+                   `timestamp`. An environment variable is `env(\"HOST\")` in an expression, and \
+                   `${env:HOST}` in any option";
+    assert_eq!(expression.warnings(), [warning]);
 }
 
 /// The cases of the Collector's own test.

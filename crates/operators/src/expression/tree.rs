@@ -63,6 +63,18 @@ pub(super) enum Variable {
     Timestamp,
 }
 
+impl Variable {
+    pub(super) fn named(name: &str) -> Option<Variable> {
+        Some(match name {
+            "body" | "$" => Variable::Body,
+            "attributes" => Variable::Attributes,
+            "resource" => Variable::Resource,
+            "timestamp" => Variable::Timestamp,
+            _ => return None,
+        })
+    }
+}
+
 /// `#` and its kin, within a predicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pointer {

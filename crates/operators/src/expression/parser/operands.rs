@@ -94,18 +94,47 @@ impl<'t> Parser<'t> {
         if let Some(place) = self.variables.iter().rposition(|variable| *variable == name) {
             return self.node(at, 0, Kind::Local(place));
         }
-        let variable = match name {
-            "body" | "$" => Variable::Body,
-            "attributes" => Variable::Attributes,
-            "resource" => Variable::Resource,
-            "timestamp" => Variable::Timestamp,
-            "$env" => return fault(at, "`$env` is not in this build of Sluice"),
+        if name == "$env" {
+            let name = self.name_in_env(at)?;
+            let warning = format!(
+                "`{name}` in `$env` is always nil: it has {VARIABLES}. An environment variable is \
+                 `env(\"{name}\")` in an expression, and `${{env:{name}}}` in any option"
+            );
+            return self.part_of_record(at, &name, warning);
+        }
+        let warning = format!("`{name}` is always nil: records have {VARIABLES}");
+        self.part_of_record(at, name, warning)
+    }
+
+    fn part_of_record(&mut self, at: usize, name: &str, warning: String) -> Step<Node> {
+        if let Some(variable) = Variable::named(name) {
+            return self.node(at, 0, Kind::Variable(variable));
+        }
+        self.unknown.push(warning);
+        self.literal(at, AnyValue::Empty)
+    }
+
+    /// The name behind `$env`, which is a map of what records have, as in the Collector. It has no
+    /// variables of the process.
+    fn name_in_env(&mut self, at: usize) -> Step<String> {
+        let is_optional = self.accept("?.");
+        let is_point = !is_optional && self.accept(".");
+        let is_index = !is_point && self.accept("[");
+        let name = match self.token() {
+            Token::Text(name) if is_index => name.clone(),
+            Token::Name(name) if is_point || (is_optional && !is_index) => (*name).to_owned(),
             _ => {
-                self.unknown.push(format!("`{name}` is always nil: records have {VARIABLES}"));
-                return self.literal(at, AnyValue::Empty);
+                let message = "`$env` needs a name behind it, as in `$env.body`. An environment \
+                               variable is `env(\"NAME\")` in an expression, and `${env:NAME}` in \
+                               any option";
+                return fault(at, message);
             }
         };
-        self.node(at, 0, Kind::Variable(variable))
+        self.advance();
+        if is_index {
+            self.expect("]")?;
+        }
+        Ok(name)
     }
 
     /// A call, whose name was read. A pipe has given its first argument.
