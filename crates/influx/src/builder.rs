@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use memchr::memchr_iter;
 use sluice_otlp::wire::{FIXED64, varint_len, write_len_field, write_varint};
 
 use crate::escape::{Part, unescape};
@@ -21,8 +22,15 @@ const TAG_GROWTH: usize = 4;
 /// Bytes of a metric that is new, and of a number of a point, beside what they are named by.
 const FIELD_BYTES: usize = ENTRY_BYTES + 256;
 
-/// Bytes of fields' keys and strings in a metric that is new and in its first point, for each byte.
-const FIELD_GROWTH: usize = 12;
+/// Copies of a field's key: five in a new metric. That of a string is in four of a metric and its
+/// point, and in two lists of the builder.
+const KEY_COPIES: usize = 6;
+
+/// Copies of a string: in its point, and with the builder's attributes of the line.
+const STRING_COPIES: usize = 2;
+
+/// Bytes of a string in a point and in its metric beside these.
+const STRING_BYTES: usize = 32;
 
 /// Fields of a line whose metric is guessed from the line before.
 const GUESSED: usize = 256;
@@ -150,24 +158,24 @@ impl Builder {
         self.held_bytes
     }
 
-    /// The most by which [`Builder::held_bytes`] grows with a line.
+    /// The most by which [`Builder::held_bytes`] grows with a line, and the builder's copies of its
+    /// tags and strings.
     pub fn growth_bytes(&self, line: &Line<'_>) -> usize {
         let tags = line.raw_tags();
-        let tag_bytes = if self.tags == tags {
-            self.tag_attributes.len()
-        } else {
-            TAG_GROWTH.saturating_mul(tags.len())
-        };
+        let tag_bytes =
+            if self.tags == tags { self.tag_attributes.len() } else { most_attribute_bytes(tags) };
+        let (mut numbers, mut texts) = (0_usize, 0);
+        for field in line.fields {
+            texts += KEY_COPIES * (field.key.end - field.key.start);
+            match field.value {
+                ValueAt::String(at) => texts += STRING_COPIES * (at.end - at.start) + STRING_BYTES,
+                _ => numbers += 1,
+            }
+        }
         let measurement = line.raw_measurement().len();
-        let (first, last) = (line.fields.first(), line.fields.last());
-        let start = first.map_or(0, |field| field.key.start);
-        let end = last.map_or(0, |field| match field.value {
-            ValueAt::String(value) => value.end,
-            _ => field.key.end,
-        });
-        let each = tag_bytes + FIELD_BYTES + 4 * measurement;
-        let of_measurement = 3 * measurement + ENTRY_BYTES;
-        line.fields.len() * each + FIELD_GROWTH * (end - start) + of_measurement
+        let each = tag_bytes + FIELD_BYTES + measurement;
+        // Strings alone have one point.
+        numbers.max(1) * each + tag_bytes + texts + 3 * measurement + ENTRY_BYTES
     }
 
     /// From now on the field `value` of this measurement is an increment: see [`Settings::sums`].
@@ -451,6 +459,15 @@ impl Builder {
             (self.last, self.held_bytes) = (0, 0);
         }
     }
+}
+
+/// The most bytes of tags as attributes. An attribute has four field numbers and four lengths in
+/// place of two separators.
+fn most_attribute_bytes(tags: &[u8]) -> usize {
+    // Of which some may be escaped.
+    let commas = memchr_iter(b',', tags).count();
+    let each = 2 + 4 * varint_len(tags.len() + 12);
+    (TAG_GROWTH * tags.len()).min(tags.len() + (commas + 1) * each + 1)
 }
 
 /// The keys of strings, each of which has a comma behind it.

@@ -32,7 +32,7 @@ mod fault;
 mod line;
 mod line_writer;
 mod measurements;
-mod metadata;
+pub mod metadata;
 mod number;
 mod outward;
 mod parse;

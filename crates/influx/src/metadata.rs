@@ -23,9 +23,19 @@ pub const DATABASE: &str = "influxdb.database";
 /// The attribute of a resource that names the retention policy.
 pub const RETENTION_POLICY: &str = "influxdb.retention_policy";
 
-pub(crate) const FIELD: &str = "influxdb.field";
-pub(crate) const TYPE: &str = "influxdb.type";
-pub(crate) const STRINGS: &str = "influxdb.strings";
+/// Metadata of a metric: the field that it is.
+pub const FIELD: &str = "influxdb.field";
+
+/// Metadata of a metric: the type of that field, if it has to be said.
+pub const TYPE: &str = "influxdb.type";
+
+/// Metadata of a metric: the keys of attributes that are fields of text.
+pub const STRINGS: &str = "influxdb.strings";
+
+/// The [`TYPE`] of fields that have no numbers.
+pub const BOOLEAN: &str = "boolean";
+pub const STRING: &str = "string";
+
 pub(crate) const UNSIGNED: &str = "influxdb.unsigned";
 
 /// The field that a metric without metadata is.
@@ -67,8 +77,8 @@ impl Kind {
         match self {
             Kind::Float | Kind::Integer => None,
             Kind::Unsigned | Kind::LargeUnsigned => Some("unsigned"),
-            Kind::Boolean => Some("boolean"),
-            Kind::String => Some("string"),
+            Kind::Boolean => Some(BOOLEAN),
+            Kind::String => Some(STRING),
         }
     }
 }

@@ -7,7 +7,7 @@ use sluice_otlp::wire::{Fields, Malformed};
 
 use crate::line::Value;
 use crate::line_writer::{LineWriter, Unwritable};
-use crate::metadata::{DATABASE, RETENTION_POLICY, UNSIGNED};
+use crate::metadata::{BOOLEAN, DATABASE, RETENTION_POLICY, STRING, UNSIGNED};
 use crate::point::{Attribute, Metric, Number, Point, Shape};
 use crate::precision::{FIRST_NS, LAST_NS, Precision};
 
@@ -278,9 +278,9 @@ pub(crate) fn sorted<'p, 'a>(
 
 fn value_of<'a>(metric: &Metric<'_>, number: Number, digits: Option<u64>) -> Option<Value<'a>> {
     Some(match (&*metric.told, number) {
-        (_, Number::None) | ("string", _) => return None,
-        ("boolean", Number::Int(value)) => Value::Boolean(value != 0),
-        ("boolean", Number::Double(value)) => Value::Boolean(value != 0.0),
+        (_, Number::None) | (STRING, _) => return None,
+        (BOOLEAN, Number::Int(value)) => Value::Boolean(value != 0),
+        (BOOLEAN, Number::Double(value)) => Value::Boolean(value != 0.0),
         ("unsigned", Number::Int(value)) => Value::Unsigned(value as u64),
         ("unsigned", Number::Double(value)) => Value::Unsigned(digits.unwrap_or(value as u64)),
         (_, Number::Int(value)) => Value::Integer(value),

@@ -131,6 +131,18 @@ impl Reader {
         true
     }
 
+    /// Makes a line that is cut, or was cut and not taken, a fault for this reason: it is left out.
+    /// False: there is none.
+    pub fn refuse_cut(&mut self, reason: &'static str) -> bool {
+        if self.cut.is_empty() {
+            return false;
+        }
+        self.lines += 1;
+        self.faults.add(self.lines, &std::mem::take(&mut self.cut), reason.into());
+        self.is_skipping = !std::mem::take(&mut self.is_whole);
+        true
+    }
+
     /// The faults so far.
     pub fn faults(&self) -> &Faults {
         &self.faults

@@ -200,6 +200,57 @@ fn growth_is_known_before_a_line_is_added() {
     assert!(builder.take(&[]).is_empty());
 }
 
+/// Guarantee: what a line is said to take is at most twice what it takes, whichever of its parts is
+/// long.
+#[test]
+fn growth_is_near_what_a_line_takes() {
+    let long = "x".repeat(60_000);
+    let fields: Vec<String> = (0..20).map(|field| format!("f{field}=1")).collect();
+    for (name, line) in [
+        ("string", format!("m s=\"{}\",v=1\n", "x".repeat(500_000))),
+        ("tag of many fields", format!("m,t={long} {}\n", fields.join(","))),
+        ("tag", format!("m,t={long} v=1\n")),
+        ("key", format!("m {long}=1\n")),
+        ("key of a string", format!("m {long}=\"\"\n")),
+        ("measurement", format!("{long} v=1\n")),
+    ] {
+        let mut builder = Builder::new(&Settings::default());
+        let mut reader = Reader::new(Precision::Nanoseconds, Limits::default());
+        let mut growth = 0;
+        reader.read(line.as_bytes(), |line| {
+            growth = builder.growth_bytes(line);
+            builder.add(line, 7);
+        });
+        let taken = builder.held_bytes();
+        assert!(taken > 60_000, "{name}");
+        assert!((taken..=2 * taken + 2048).contains(&growth), "{name} {taken} {growth}");
+    }
+}
+
+/// Guarantee: a line that is given up, before or after its end is there, is a fault of its own.
+#[test]
+fn a_line_that_is_given_up_costs_no_others() {
+    let line = "b,t=u s=\"xy\",v=2\n";
+    for (cut, is_whole) in (1..line.len()).flat_map(|cut| [(cut, false), (cut, true)]) {
+        let mut reader = Reader::new(Precision::Nanoseconds, Limits::default());
+        let mut names = Vec::new();
+        let mut each = |line: &Line<'_>| names.push(line.measurement().into_owned());
+        reader.read(format!("a v=1\n{}", &line[..cut]).as_bytes(), &mut each);
+        let rest = format!("{}c v=3\n", &line[cut..]);
+        let mut done = 0;
+        if is_whole {
+            let stopped = reader.read_until(rest.as_bytes(), |_| Verdict::Later);
+            done = stopped.expect("it was not taken");
+        }
+        assert!(reader.refuse_cut("no room"));
+        reader.read(&rest.as_bytes()[done..], &mut each);
+        assert!(!reader.refuse_cut("no room"), "there is no such line");
+        let faults = reader.finish(&mut each);
+        let places: Vec<_> = faults.first.iter().map(|it| (it.line, &*it.reason)).collect();
+        assert_eq!((names, places), (vec!["a".to_owned(), "c".to_owned()], vec![(2, "no room")]));
+    }
+}
+
 /// Guarantee: the metrics of k6 are useful to any backend.
 #[test]
 fn samples_of_k6_are_gauges_and_sums() {

@@ -1,11 +1,8 @@
 //! Statistics as fields of line protocol: the names that Telegraf's aggregators give them.
 
+use sluice_influx::metadata::{BOOLEAN, FIELD, STRING, STRINGS, TYPE};
 use sluice_otlp::wire::{Fields, write_len_field};
 
-/// Metadata of a metric that is a field of line protocol: see decision 048.
-pub(super) const FIELD: &[u8] = b"influxdb.field";
-const TYPE: &[u8] = b"influxdb.type";
-const STRINGS: &[u8] = b"influxdb.strings";
 const METADATA: u32 = 12;
 /// Kinds of an `AnyValue`.
 const TEXT: u32 = 1;
@@ -38,7 +35,7 @@ pub(super) fn own_type(metadata: &[u8]) -> Option<&[u8]> {
 
 /// Whether the metric is a field that has no numbers.
 pub(super) fn is_no_number(metadata: &[u8]) -> bool {
-    own_type(metadata).is_some_and(|kind| [&b"boolean"[..], b"string"].contains(&kind))
+    own_type(metadata).is_some_and(|kind| [BOOLEAN, STRING].map(str::as_bytes).contains(&kind))
 }
 
 /// The keys of attributes that are fields of text.
@@ -57,11 +54,11 @@ pub(super) fn key_of(pair: &[u8]) -> Option<&[u8]> {
     content(pair, 1)
 }
 
-fn value_of<'m>(metadata: &'m [u8], wanted: &[u8]) -> Option<&'m [u8]> {
+fn value_of<'m>(metadata: &'m [u8], wanted: &str) -> Option<&'m [u8]> {
     let mut entries = Fields::of(metadata);
     while let Some(entry) = entries.next_message(METADATA).ok()? {
         let entry = &metadata[entry.content()];
-        if key_of(entry) == Some(wanted) {
+        if key_of(entry) == Some(wanted.as_bytes()) {
             return content(entry, 2);
         }
     }
@@ -75,10 +72,10 @@ fn content(message: &[u8], number: u32) -> Option<&[u8]> {
 }
 
 /// Writes metadata of a metric: a name, and a text.
-pub(super) fn write_metadata(out: &mut Vec<u8>, key: &[u8], text: &[u8]) {
+pub(super) fn write_metadata(out: &mut Vec<u8>, key: &str, text: &[u8]) {
     let (mut entry, mut value) = (Vec::new(), Vec::new());
     write_len_field(&mut value, 1, text);
-    write_len_field(&mut entry, 1, key);
+    write_len_field(&mut entry, 1, key.as_bytes());
     write_len_field(&mut entry, 2, &value);
     write_len_field(out, METADATA, &entry);
 }
@@ -92,7 +89,7 @@ mod tests {
     fn a_statistic_is_a_field_of_its_measurement() {
         let named = |metric: &str, own: Option<&str>| {
             let mut metadata = Vec::new();
-            write_metadata(&mut metadata, b"influxdb.type", b"boolean");
+            write_metadata(&mut metadata, TYPE, BOOLEAN.as_bytes());
             if let Some(own) = own {
                 write_metadata(&mut metadata, FIELD, own.as_bytes());
             }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use sluice_influx::metadata::FIELD;
 use sluice_otlp::wire::{FIXED64, VARINT, write_len_field};
 
 use super::aggregate::Span;
@@ -15,7 +16,7 @@ use super::walk::{GAUGE, SUM};
 /// Bytes of a point beside its attributes, at most.
 const POINT_BYTES: usize = 48;
 /// Metadata of a metric of quantiles: `exact` or `estimate`.
-const QUANTILES: &[u8] = b"sluice.quantiles";
+const QUANTILES: &str = "sluice.quantiles";
 
 /// Bytes that the points of a series take, about.
 pub(super) fn estimate(cell: &Cell) -> usize {
@@ -238,7 +239,7 @@ impl Derived<'_> {
             out.extend_from_slice(metadata);
         }
         if let Some(field) = field {
-            fields::write_metadata(&mut out, fields::FIELD, &field);
+            fields::write_metadata(&mut out, FIELD, &field);
         }
         if let Some(note) = self.note {
             fields::write_metadata(&mut out, QUANTILES, note.as_bytes());

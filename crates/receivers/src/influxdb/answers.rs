@@ -63,7 +63,16 @@ pub(super) fn not_found() -> Response<ReplyBody> {
 }
 
 pub(super) fn wrong_method(allowed: &'static str) -> Response<ReplyBody> {
-    let mut response = reply(StatusCode::METHOD_NOT_ALLOWED, TEXT, "Method Not Allowed\n");
+    let response = reply(StatusCode::METHOD_NOT_ALLOWED, TEXT, "Method Not Allowed\n");
+    with_allowed(response, allowed)
+}
+
+/// InfluxDB answers 200 without a body, also to senders without credentials.
+pub(super) fn options(allowed: &'static str) -> Response<ReplyBody> {
+    with_allowed(reply(StatusCode::OK, TEXT, ""), allowed)
+}
+
+fn with_allowed(mut response: Response<ReplyBody>, allowed: &'static str) -> Response<ReplyBody> {
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     response
 }

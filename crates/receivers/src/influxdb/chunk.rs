@@ -11,7 +11,9 @@ pub(super) const CHUNK_BYTES: usize = 256 << 10;
 pub(super) const WHOLE_BYTES: usize = 4 << 20;
 /// A line becomes at most so long: each of its fields is a point with all tags.
 const LINE_GROWTH_BYTES: usize = 8 << 20;
-const GROWS: &str = "its tags are too long for so many fields: a line becomes at most 8 MiB";
+const GROWS: &str = "a line becomes at most 8 MiB, with its tags at each of its fields";
+/// The fault of a line that no request can have.
+pub(super) const TOO_LARGE: &str = "it takes more memory than there is for a request";
 /// More is not remembered from one request to the next.
 const REMEMBERED_BYTES: usize = 16 << 10;
 
@@ -31,6 +33,8 @@ pub(super) struct Chunk {
     pub lines: u64,
     /// The growth by a line for which there was no memory.
     pub wanted_bytes: usize,
+    /// There can never be memory for the next line.
+    pub refuses_next: bool,
 }
 
 impl Chunk {
@@ -47,6 +51,7 @@ impl Chunk {
             spent_at,
             lines,
             wanted_bytes,
+            refuses_next: false,
         }
     }
 
@@ -66,6 +71,9 @@ impl Chunk {
     }
 
     pub(super) fn offer(&mut self, line: &Line<'_>) -> Verdict {
+        if std::mem::take(&mut self.refuses_next) {
+            return Verdict::Refused(TOO_LARGE);
+        }
         let (held, growth) = (self.builder.held_bytes(), self.builder.growth_bytes(line));
         if growth > LINE_GROWTH_BYTES {
             return Verdict::Refused(GROWS);

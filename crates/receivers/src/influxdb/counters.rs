@@ -147,8 +147,8 @@ pub(super) const METRICS: Table<Counters> = Table {
             refused, "All refused requests, whether or not they were read."),
         row!(Counter "sluice_ledger_received_points" by ["measurement"],
             |it: &Counters, series| by_measurement(series, &it.received),
-            "Points that the log, or a processor before it, has taken, by measurement. Beyond 256 \
-             measurements, the points of all others count as `#others`.")
+            "Points that the log, or a processor before it, has taken, by measurement. Beyond k6's \
+             own and 256 further measurements, the points of all others count as `#others`.")
         .only(WITH_POINTS),
         row!(Counter "sluice_influxdb_lines",
             |it: &Counters| it.lines.value(), "Lines that became points."),

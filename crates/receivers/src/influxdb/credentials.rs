@@ -10,6 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
+use sluice_net::auth::client::basic_credentials;
 use sluice_net::auth::server::{AuthError, ServerAuth};
 
 use super::request::Parameters;
@@ -69,7 +70,7 @@ fn forms(headers: &HeaderMap, parameters: &Parameters) -> Vec<Option<HeaderMap>>
 }
 
 fn basic(credentials: &str) -> HeaderMap {
-    authorization(&format!("Basic {}", STANDARD.encode(credentials)))
+    authorization(&basic_credentials(credentials))
 }
 
 fn bearer(token: &str) -> HeaderMap {

@@ -53,9 +53,9 @@ impl Endpoint {
     /// The methods that it takes, as `allow` has them.
     fn allowed(self) -> &'static str {
         match self {
-            Endpoint::Write(_) => "POST",
-            Endpoint::Query => "GET, POST",
-            Endpoint::Ping | Endpoint::Health => "GET, HEAD",
+            Endpoint::Write(_) => "POST, OPTIONS",
+            Endpoint::Query => "GET, POST, OPTIONS",
+            Endpoint::Ping | Endpoint::Health => "GET, HEAD, OPTIONS",
         }
     }
 
@@ -82,6 +82,9 @@ impl InfluxHandler {
         if !allowed.split(", ").any(|method| method == request.method().as_str()) {
             self.refuse_unknown(sender, &format!("its HTTP method is none of {allowed}"));
             return answers::wrong_method(allowed);
+        }
+        if request.method() == Method::OPTIONS {
+            return answers::options(allowed);
         }
         let (head, body) = request.into_parts();
         let parameters = Parameters::parse(head.uri.query().unwrap_or_default().as_bytes());

@@ -2,8 +2,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use http::{HeaderMap, HeaderValue};
 use serde_json::json;
 use sluice_extensions::EXTENSIONS;
+use sluice_net::auth::server::AuthError;
 
 use super::*;
 
@@ -116,8 +118,39 @@ async fn a_refusal_of_access_is_worded_as_in_influxdb() {
     for (head, status) in [
         ("GET /ping", 204),
         ("GET /health", 200),
+        ("OPTIONS /write?db=a", 200),
         ("POST /query?q=CREATE+DATABASE+a\nauthorization: Token secret", 200),
     ] {
         assert_eq!(parts(&send(&*receiver, head, b"").await).0, status, "{head}");
     }
+}
+
+/// Too many passwords are being checked.
+struct Busy(HeaderValue);
+
+impl ServerAuth for Busy {
+    fn authenticate<'a>(&'a self, _: &'a HeaderMap) -> BoxFuture<'a, Result<(), AuthError>> {
+        Box::pin(std::future::ready(Err(AuthError::Busy)))
+    }
+
+    fn challenge(&self) -> &HeaderValue {
+        &self.0
+    }
+}
+
+/// Guarantee: a sender whose credentials could not be checked comes back. Telegraf drops what is
+/// answered with any 4xx, also 429.
+#[tokio::test]
+async fn a_busy_check_of_credentials_is_overload() {
+    let engine = Engine::new(64 << 20);
+    let busy: Arc<dyn ServerAuth> = Arc::new(Busy(HeaderValue::from_static("Basic")));
+    let authenticators = HashMap::from([("it".to_owned(), busy)]);
+    let receiver = start_with(&engine, "auth: {authenticator: it}", authenticators).await;
+    for head in ["POST /write?db=a", "POST /api/v2/write?bucket=a", "GET /query?q=SHOW+DATABASES"] {
+        let answer = send(&*receiver, head, b"").await;
+        assert_eq!(parts(&answer).0, 503, "{head} {answer}");
+        assert!(answer.contains("retry-after: 1\r\n"), "{head} {answer}");
+    }
+    receiver.shutdown().await;
+    engine.assert_is_free();
 }

@@ -157,6 +157,17 @@ async fn clients_find_what_they_ask_for_before_they_write() {
     }
     let answer = send(&*receiver, "GET /ping?verbose=true", b"").await;
     assert_eq!((parts(&answer).0, body_of(&answer)["version"].is_string()), (200, true));
+    for (path, allowed) in [
+        ("/write", "POST, OPTIONS"),
+        ("/api/v2/write", "POST, OPTIONS"),
+        ("/query", "GET, POST, OPTIONS"),
+        ("/ping", "GET, HEAD, OPTIONS"),
+    ] {
+        let answer = send(&*receiver, &format!("OPTIONS {path}"), b"").await;
+        assert_eq!(parts(&answer), (200, ""), "{path} {answer}");
+        assert!(answer.contains(&format!("allow: {allowed}\r\n")), "{path} {answer}");
+    }
+    assert_eq!(metric(&*receiver, &["sluice_receiver_unknown_requests"]), 0.0);
     for path in ["/health", "/api/v2/health"] {
         let answer = send(&*receiver, &format!("GET {path}"), b"").await;
         let body = body_of(&answer);

@@ -120,6 +120,57 @@ async fn a_line_may_be_larger_than_a_request() {
     assert_eq!((parts(&answer), engine.points()), ((204, ""), 62));
 }
 
+/// Scenario: a text is a tenth of all memory. Guarantee: its line is taken.
+#[tokio::test]
+async fn a_text_takes_little_more_than_its_length() {
+    let engine = Engine::new(MIB / 2);
+    let receiver = start(&engine, "").await;
+    let body = format!("m v=1\nm s=\"{}\",v=2\nm v=3\n", "x".repeat(50_000));
+    let answer = send(&*receiver, "POST /write?db=a", body.as_bytes()).await;
+    assert_eq!((parts(&answer), engine.points()), ((204, ""), 3));
+}
+
+/// Scenario: a line between good ones takes more memory than there ever is, where it becomes OTLP
+/// or already while it comes. Guarantee: it is a fault of its own, which the answer names, and the
+/// others are taken. Where all lines or none are taken, none is.
+#[tokio::test]
+async fn a_line_without_room_costs_no_others() {
+    let packed = "\ncontent-encoding: gzip";
+    for (memory, text, headers) in [
+        (128 << 10, 20_000, ""),
+        (MIB / 2, 100_000, ""),
+        (MIB / 2, 100_000, packed),
+        (MIB / 2, 400_000, packed),
+    ] {
+        let long = format!("long s=\"{}\",v=2", "x".repeat(text));
+        let engine = Engine::new(memory);
+        let receiver = start(&engine, "").await;
+        let reason = "it takes more memory than there is for a request";
+        let write = async |path: &str, body: String| {
+            let body = body.into_bytes();
+            let body = if headers.is_empty() { body } else { gzip(&body) };
+            send(&*receiver, &format!("POST {path}{headers}"), &body).await
+        };
+        let body = format!("m v=1\n{long}\nm v=3\n");
+        let answer = write("/write?db=a", body.clone()).await;
+        let (status, said) = parts(&answer);
+        assert_eq!((status, engine.points()), (400, 2), "{text} {answer}");
+        assert!(said.contains("partial write: unable to parse 'long s="), "{said}");
+        assert!(said.contains(&format!("x': {reason} dropped=0")), "{said}");
+        let answer = write("/api/v3/write_lp?db=a", body).await;
+        assert_eq!((parts(&answer).0, engine.points()), (400, 4), "{text} {answer}");
+        assert!(answer.contains("\"line_number\":2") && answer.contains(reason), "{answer}");
+        // The last line, whose end is that of the body.
+        let answer = write("/write?db=a", format!("m v=1\n{long}")).await;
+        assert_eq!((parts(&answer).0, engine.points()), (400, 5), "{text} {answer}");
+        let answer = write("/api/v3/write_lp?db=a&accept_partial=false", long).await;
+        assert_eq!((parts(&answer).0, engine.points()), (400, 5), "{text} {answer}");
+        assert_eq!(metric(&*receiver, &["sluice_influxdb_line_faults"]), 4.0);
+        receiver.shutdown().await;
+        engine.assert_is_free();
+    }
+}
+
 /// Scenario: a body comes in chunks of a few bytes. A string in it has a line break, and its last
 /// line has none. Guarantee: it is taken as if it came at once.
 #[tokio::test]

@@ -198,3 +198,19 @@ async fn a_refused_request_waits_for_memory_to_wait() {
     receiver.shutdown().await;
     engine.assert_is_free();
 }
+
+/// Scenario: no memory is left for the form of a query. Guarantee: the sender is told to come back.
+#[tokio::test]
+async fn a_form_without_memory_is_refused_for_the_moment() {
+    let engine = Engine::new(64 * MIB);
+    let receiver = start(&engine, "").await;
+    let spent = Permit::take(engine.waiting.clone(), 64 * MIB).expect("there is memory");
+    let head = "POST /query\ncontent-type: application/x-www-form-urlencoded";
+    let answer = send(&*receiver, head, b"q=SHOW+DATABASES").await;
+    assert_eq!(parts(&answer).0, 503, "{answer}");
+    assert!(answer.contains("retry-after: "), "{answer}");
+    drop(spent);
+    assert_eq!(parts(&send(&*receiver, head, b"q=SHOW+DATABASES").await).0, 200);
+    receiver.shutdown().await;
+    engine.assert_is_free();
+}

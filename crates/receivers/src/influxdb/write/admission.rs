@@ -10,8 +10,9 @@ use tokio::time::{Instant, sleep};
 
 use super::{BASE_CUT_BYTES, CHUNK_MOST_BYTES, FACTOR, WHOLE_MOST_BYTES, Writer, Writing};
 use crate::influxdb::body::Body;
+use crate::influxdb::chunk::TOO_LARGE;
 use crate::influxdb::counters::add;
-use crate::influxdb::refused::Refused;
+use crate::influxdb::refused::{Reason, Refused};
 
 /// A body that finds no memory even to wait asks again after this time.
 const WAIT: Duration = Duration::from_millis(200);
@@ -67,7 +68,8 @@ impl Writing<'_> {
     }
 
     /// Sees to it that there is a request with so much memory: this one, or the next.
-    pub(super) async fn ensure(&mut self, piece: usize, growth: usize) -> Result<(), Refused> {
+    /// A line for which there can never be memory becomes a fault of its own.
+    pub(super) async fn ensure(&mut self, piece: usize, mut growth: usize) -> Result<(), Refused> {
         let least = self.least_bytes(piece, growth);
         let grown = match &mut self.permit {
             None => Err(None),
@@ -85,15 +87,35 @@ impl Writing<'_> {
                 self.must_be_cut(|| refusal.into())?;
             }
             self.submit_chunk().await?;
-            self.chunk.begin();
-            let least = self.least_bytes(piece, growth);
-            let admitted = self.admitted(least, least.max(self.ask_bytes), piece).await?;
-            (self.permit, self.cut) = (Some(admitted), None);
+            while self.permit.is_none() {
+                self.chunk.begin();
+                let least = self.least_bytes(piece, growth);
+                match self.admitted(least, least.max(self.ask_bytes), piece).await {
+                    Ok(admitted) => (self.permit, self.cut) = (Some(admitted), None),
+                    Err(refused) if self.refuse_line(&refused, &mut growth) => {}
+                    Err(refused) => return Err(refused),
+                }
+            }
         }
         let held = self.fixed_bytes + self.reader.most_held_bytes(piece);
         let memory = self.permit.as_ref().map_or(0, Permit::bytes);
         self.chunk.spent_at = memory.saturating_sub(held) / FACTOR;
         Ok(())
+    }
+
+    /// Refuses the line that is read, which wants so much growth, if there can never be memory for
+    /// it. False: it is not the line.
+    fn refuse_line(&mut self, refused: &Refused, growth: &mut usize) -> bool {
+        if refused.reason != Reason::NeverFits {
+            return false;
+        }
+        let is_wanted = std::mem::take(growth) > 0;
+        if self.reader.refuse_cut(TOO_LARGE) {
+            self.cut = None;
+            return true;
+        }
+        self.chunk.refuses_next = is_wanted;
+        is_wanted
     }
 
     /// Waits for memory for a request, without an end.
@@ -104,7 +126,7 @@ impl Writing<'_> {
         piece: usize,
     ) -> Result<Permit, Refused> {
         let (arrived, mut wanted, mut since) = (ArrivedBody::default(), wanted, None);
-        let permit = loop {
+        let admitted = loop {
             let route = self.writer.route()?;
             let mut wait = route.admit(wanted, &arrived);
             let admitted = match wait.as_mut().now_or_never() {
@@ -115,11 +137,11 @@ impl Writing<'_> {
                 }
             };
             match admitted {
-                Ok(permit) => break permit,
+                Ok(permit) => break Ok(permit),
                 Err(Refusal::TooLarge { .. }) if wanted > least => wanted = least.max(wanted / 2),
                 Err(refusal) => {
                     let refused = Refused::from(refusal);
-                    let Some(delay) = refused.delay else { return Err(refused) };
+                    let Some(delay) = refused.delay else { break Err(refused) };
                     since.get_or_insert_with(|| self.begin_to_wait(piece));
                     self.writer.pause(delay).await?;
                 }
@@ -130,7 +152,7 @@ impl Writing<'_> {
             self.body.set_waiting(false);
             self.body.note_unread(since);
         }
-        Ok(permit)
+        admitted
     }
 
     /// Holds as little as can be, in the memory for requests that wait.
