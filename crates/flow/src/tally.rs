@@ -9,10 +9,57 @@ use parking_lot::RwLock;
 /// it begins a comment.
 pub const OTHERS: &str = "#others";
 
-/// Counters of items by name. They only grow. What comes under more than [`Tally::MOST_NAMES`]
-/// names, or under a longer name, is counted together.
-#[derive(Debug, Default)]
+/// The metrics that k6 has built in, in order. They have rows whatever came before them. No other
+/// rule is exact: a row that is given up later makes counters fall or counts its items twice, and
+/// one that is given late lacks what came before, so that it differs from that of another tally.
+pub const K6_METRICS: [&str; 38] = [
+    "browser_data_received",
+    "browser_data_sent",
+    "browser_http_req_duration",
+    "browser_http_req_failed",
+    "browser_web_vital_cls",
+    "browser_web_vital_fcp",
+    "browser_web_vital_fid",
+    "browser_web_vital_inp",
+    "browser_web_vital_lcp",
+    "browser_web_vital_ttfb",
+    "checks",
+    "data_received",
+    "data_sent",
+    "dropped_iterations",
+    "group_duration",
+    "grpc_req_duration",
+    "grpc_streams",
+    "grpc_streams_msgs_received",
+    "grpc_streams_msgs_sent",
+    "http_req_blocked",
+    "http_req_connecting",
+    "http_req_duration",
+    "http_req_failed",
+    "http_req_receiving",
+    "http_req_sending",
+    "http_req_tls_handshaking",
+    "http_req_waiting",
+    "http_reqs",
+    "iteration_duration",
+    "iterations",
+    "vus",
+    "vus_max",
+    "ws_connecting",
+    "ws_msgs_received",
+    "ws_msgs_sent",
+    "ws_ping",
+    "ws_session_duration",
+    "ws_sessions",
+];
+
+/// Counters of items by name. They only grow. [`K6_METRICS`] count by themselves, and so do the
+/// first [`Tally::MOST_NAMES`] further names; what comes under others, or under a longer name, is
+/// counted together.
+#[derive(Debug)]
 pub struct Tally {
+    /// In the order of [`K6_METRICS`].
+    of_k6: [AtomicU64; K6_METRICS.len()],
     names: RwLock<HashMap<Box<str>, AtomicU64>>,
     others: AtomicU64,
 }
@@ -23,15 +70,33 @@ pub struct Counts {
     pub names: BTreeMap<String, u64>,
     /// Items under further names.
     pub others: u64,
+    /// A new name would count among these.
+    is_full: bool,
+}
+
+impl Default for Tally {
+    fn default() -> Tally {
+        let of_k6 = [const { AtomicU64::new(0) }; K6_METRICS.len()];
+        Tally { of_k6, names: RwLock::default(), others: AtomicU64::default() }
+    }
+}
+
+fn k6_metric(name: &[u8]) -> Option<usize> {
+    K6_METRICS.binary_search_by(|known| known.as_bytes().cmp(name)).ok()
 }
 
 impl Tally {
+    /// Besides [`K6_METRICS`].
     pub const MOST_NAMES: usize = 256;
     const NAME_BYTES: usize = 256;
 
     /// `name` is UTF-8, or is made so.
     pub fn add(&self, name: &[u8], items: u64) {
         if items == 0 {
+            return;
+        }
+        if let Some(count) = k6_metric(name).and_then(|index| self.of_k6.get(index)) {
+            count.fetch_add(items, Ordering::Relaxed);
             return;
         }
         let name = String::from_utf8_lossy(name);
@@ -50,8 +115,15 @@ impl Tally {
 
     pub fn read(&self) -> Counts {
         let names = self.names.read();
-        let counts = names.iter().map(|(name, it)| (name.to_string(), it.load(Ordering::Relaxed)));
-        Counts { names: counts.collect(), others: self.others.load(Ordering::Relaxed) }
+        let of_k6 = K6_METRICS.into_iter().zip(&self.of_k6);
+        let counts = names.iter().map(|(name, count)| (&**name, count)).chain(of_k6);
+        let counts = counts.map(|(name, count)| (name, count.load(Ordering::Relaxed)));
+        let used = counts.filter(|(_, count)| *count > 0);
+        Counts {
+            names: used.map(|(name, count)| (name.to_owned(), count)).collect(),
+            others: self.others.load(Ordering::Relaxed),
+            is_full: names.len() >= Self::MOST_NAMES,
+        }
     }
 }
 
@@ -73,7 +145,8 @@ impl Counts {
 
     /// Some items of this name may be among [`Counts::others`].
     pub fn may_hide(&self, name: &str) -> bool {
-        self.others > 0 && self.names.len() >= Tally::MOST_NAMES && !self.names.contains_key(name)
+        let has_row = self.names.contains_key(name) || k6_metric(name.as_bytes()).is_some();
+        self.others > 0 && self.is_full && !has_row
     }
 
     pub fn add(&mut self, other: &Counts) {
@@ -81,6 +154,7 @@ impl Counts {
             *self.names.entry(name.clone()).or_default() += count;
         }
         self.others += other.others;
+        self.is_full |= other.is_full;
     }
 }
 
@@ -104,6 +178,46 @@ mod tests {
         let last = format!("m{}", 2 * Tally::MOST_NAMES - 1);
         assert!(counts.may_hide(&last) && !counts.may_hide("m0"));
         assert_eq!(counts.all().last(), Some((OTHERS, 2 * Tally::MOST_NAMES as u64 + 5)));
+    }
+
+    /// Scenario: 10,000 junk names come before k6's, or between those. Guarantee: each of k6's has
+    /// a row with all of its items, no count ever falls, and nothing is left out of the total.
+    #[test]
+    fn junk_takes_no_row_of_k6() {
+        assert!(K6_METRICS.is_sorted());
+        for comes_between in [false, true] {
+            let (tally, mut before, mut each) = (Tally::default(), Counts::default(), 0);
+            let add_k6 = || K6_METRICS.iter().for_each(|name| tally.add(name.as_bytes(), 3));
+            for index in 0..10_000 {
+                tally.add(format!("junk{index}").as_bytes(), 2);
+                if index % 1_000 == 999 && (comes_between || index == 9_999) {
+                    add_k6();
+                    each += 3;
+                }
+                if index % 100 == 0 {
+                    let now = tally.read();
+                    assert!(before.names.iter().all(|(name, count)| now.of(name) >= *count));
+                    assert!(now.others >= before.others);
+                    before = now;
+                }
+            }
+            let counts = tally.read();
+            assert!(K6_METRICS.iter().all(|name| counts.of(name) == each), "{counts:?}");
+            assert_eq!(counts.names.len(), Tally::MOST_NAMES + K6_METRICS.len());
+            assert_eq!(counts.total(), 20_000 + each * K6_METRICS.len() as u64);
+        }
+    }
+
+    /// Guarantee: a full table that has not seen a metric of k6 hides nothing of it.
+    #[test]
+    fn metrics_of_k6_are_never_hidden() {
+        let tally = Tally::default();
+        (0..300).for_each(|index| tally.add(format!("junk{index}").as_bytes(), 1));
+        let counts = tally.read();
+        assert!(!counts.may_hide("vus") && counts.may_hide("own_trend"));
+        let mut merged = Counts::default();
+        merged.add(&counts);
+        assert!(!merged.may_hide("vus") && merged.may_hide("own_trend"));
     }
 
     #[test]

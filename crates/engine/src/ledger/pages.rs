@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sluice_flow::{Counts, OTHERS, Tally};
 
 use super::Ledger;
-use super::sheet::{Row, Sheet, Totals};
+use super::sheet::{Row, Sheet};
 
 const MOVES: &str = "the figures changed while they were read: ask again";
 
@@ -41,9 +41,9 @@ fn verdict(sheet: &Sheet, is_moving: bool) -> (Option<bool>, Option<i64>, Option
 
 fn of_sheet(sheet: &Sheet, is_moving: bool) -> Value {
     let (balanced, missing, reason) = verdict(sheet, is_moving);
-    let points = figures(&sheet.totals).into_iter();
+    let points = sheet.totals.figures().into_iter();
     let points: serde_json::Map<String, Value> =
-        points.map(|(name, points)| (name.to_owned(), points.into())).collect();
+        points.map(|(name, _, points)| (name.to_owned(), points.into())).collect();
     let rows = sheet.rows.as_ref().map(|rows| rows.iter().map(of_row).collect::<Vec<_>>());
     json!({
         "pipeline": sheet.id.pipeline,
@@ -55,26 +55,6 @@ fn of_sheet(sheet: &Sheet, is_moving: bool) -> Value {
         "found_left": sheet.found_left,
         "measurements": rows,
     })
-}
-
-/// In the order of a sum: what came, what was taken out, what became of the rest.
-fn figures(totals: &Totals) -> [(&'static str, u64); 14] {
-    [
-        ("found", totals.found),
-        ("received", totals.received),
-        ("aggregated_in", totals.aggregated_in),
-        ("aggregated_out", totals.aggregated_out),
-        ("open", totals.open),
-        ("again", totals.again),
-        ("written", totals.written),
-        ("left_out", totals.left_out),
-        ("refused_in_part", totals.refused_in_part),
-        ("dead", totals.dead),
-        ("dropped", totals.dropped),
-        ("returned", totals.returned),
-        ("lost", totals.lost),
-        ("waiting", totals.waiting),
-    ]
 }
 
 fn of_row(row: &Row) -> Value {
@@ -114,8 +94,8 @@ pub(crate) fn text(ledger: &Ledger) -> String {
             }
         };
         let _ = writeln!(text, "{}: {said}", sheet.id);
-        let used = figures(&sheet.totals).into_iter().filter(|(_, points)| *points > 0);
-        let used: Vec<_> = used.map(|(name, points)| format!("{name} {points}")).collect();
+        let used = sheet.totals.figures().into_iter().filter(|(.., points)| *points > 0);
+        let used: Vec<_> = used.map(|(name, _, points)| format!("{name} {points}")).collect();
         let _ = writeln!(text, "  {}", if used.is_empty() { "-".into() } else { used.join(", ") });
         match &sheet.rows {
             None => text.push_str("  its exporter does not count by measurement\n"),
@@ -126,7 +106,7 @@ pub(crate) fn text(ledger: &Ledger) -> String {
         }
         if sheet.rows.iter().flatten().any(|row| row.measurement == OTHERS) {
             let most = Tally::MOST_NAMES;
-            let _ = writeln!(text, "  {OTHERS}: measurements beyond the first {most}");
+            let _ = writeln!(text, "  {OTHERS}: measurements beyond k6's own and the first {most}");
         }
     }
     text
@@ -169,6 +149,7 @@ fn table(rows: &[Row], text: &mut String) {
 mod tests {
     use super::*;
     use crate::delivery::DeliveryId;
+    use crate::ledger::sheet::Totals;
 
     fn sheet(missing: Result<i64, String>) -> Sheet {
         let id = DeliveryId { pipeline: "metrics".into(), exporter: "influxdb".into() };
@@ -217,7 +198,7 @@ mod tests {
   http reqs          10              0    0        8         0     0        2
   #others             2              0    0        1         0     0        1
   5 points of before the start: measurements not known
-  #others: measurements beyond the first 256
+  #others: measurements beyond k6's own and the first 256
 ";
         assert_eq!(text, expected);
         let nothing = super::text(&Ledger::default());

@@ -73,8 +73,8 @@ pub(super) const METRICS: Table<K6Counters> = Table {
             "Bytes of accepted lines, inflated, with their ends."),
         row!(Counter "sluice_ledger_received_points" by ["measurement"],
             |it: &K6Counters, series| by_measurement(series, &it.received),
-            "Points that the log, or a processor before it, has taken, by measurement. Beyond 256 \
-             measurements, the points of all others count as `#others`.")
+            "Points that the log, or a processor before it, has taken, by measurement. Beyond k6's \
+             own and 256 further measurements, the points of all others count as `#others`.")
         .only(WITH_POINTS),
         row!(Counter "sluice_k6_faults",
             |it: &K6Counters| it.faults.value(),

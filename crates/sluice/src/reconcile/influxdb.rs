@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, anyhow, bail};
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
+use sluice_net::auth::client::basic_credentials;
 
 use super::arguments::ReconcileArguments;
 use super::filter::query;
@@ -41,8 +40,8 @@ impl<'a> InfluxDb<'a> {
         if let (Some(user), Some(variable)) = (&arguments.user, &arguments.password_env) {
             let password = std::env::var(variable)
                 .with_context(|| format!("--password-env: the variable {variable}"))?;
-            let credentials = BASE64_STANDARD.encode(format!("{user}:{password}"));
-            let mut value = HeaderValue::try_from(format!("Basic {credentials}"))?;
+            let credentials = basic_credentials(format!("{user}:{password}"));
+            let mut value = HeaderValue::try_from(credentials)?;
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }

@@ -6,18 +6,9 @@ use serde_json::Value;
 
 use super::server::Server;
 
-/// Points of a measurement in one delivery. `None` for a figure that is not there.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Row {
-    pub received: i64,
-    pub aggregated_in: i64,
-    pub aggregated_out: i64,
-    pub open: i64,
-    pub written: i64,
-    pub left_out: i64,
-    pub dead: i64,
-    pub waiting: i64,
-}
+/// Points by figure, as the page names them: `received`, `written`, and so on.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Figures(serde_json::Map<String, Value>);
 
 /// A delivery.
 #[derive(Clone, Debug, Default)]
@@ -28,9 +19,9 @@ pub(super) struct Sheet {
     pub reason: Option<String>,
     pub missing: Option<i64>,
     /// By measurement. None if its exporter does not count so.
-    rows: Option<Vec<(String, Row)>>,
-    /// The points of all measurements.
-    pub points: Vec<(String, i64)>,
+    rows: Option<Vec<(String, Figures)>>,
+    /// Of all measurements.
+    pub points: Figures,
     /// Points of before the start that have not been delivered.
     pub found_left: i64,
 }
@@ -74,24 +65,21 @@ impl Sheet {
         let text = |key: &str| delivery[key].as_str().unwrap_or_default();
         let rows = delivery["measurements"].as_array().map(|rows| {
             let named =
-                |row: &Value| Some((row["measurement"].as_str()?.to_owned(), Row::read(row)));
+                |row: &Value| Some((row["measurement"].as_str()?.to_owned(), Figures::read(row)));
             rows.iter().filter_map(named).collect()
         });
-        let points = delivery["points"].as_object().into_iter().flatten();
         Sheet {
             name: format!("{} → {}", text("pipeline"), text("exporter")),
             balanced: delivery["balanced"].as_bool(),
             reason: delivery["reason"].as_str().map(str::to_owned),
             missing: delivery["missing"].as_i64(),
             rows,
-            points: points
-                .map(|(name, count)| (name.clone(), count.as_i64().unwrap_or(0)))
-                .collect(),
+            points: Figures::read(&delivery["points"]),
             found_left: delivery["found_left"].as_i64().unwrap_or(0),
         }
     }
 
-    pub(super) fn row(&self, measurement: &str) -> Option<&Row> {
+    pub(super) fn row(&self, measurement: &str) -> Option<&Figures> {
         let mut rows = self.rows.iter().flatten();
         rows.find(|(name, _)| name == measurement).map(|(_, row)| row)
     }
@@ -102,19 +90,21 @@ impl Sheet {
     }
 }
 
-impl Row {
-    fn read(row: &Value) -> Row {
-        let number = |key: &str| row[key].as_i64().unwrap_or(0);
-        Row {
-            received: number("received"),
-            aggregated_in: number("aggregated_in"),
-            aggregated_out: number("aggregated_out"),
-            open: number("open"),
-            written: number("written"),
-            left_out: number("left_out"),
-            dead: number("dead"),
-            waiting: number("waiting"),
-        }
+impl Figures {
+    /// The members of an object that are numbers.
+    fn read(object: &Value) -> Figures {
+        let members = object.as_object().into_iter().flatten();
+        let numbers = members.filter(|(_, it)| it.is_i64());
+        Figures(numbers.map(|(name, it)| (name.clone(), it.clone())).collect())
+    }
+
+    /// Zero for a figure that is not there.
+    pub(super) fn of(&self, name: &str) -> i64 {
+        self.0.get(name).and_then(Value::as_i64).unwrap_or(0)
+    }
+
+    pub(super) fn json(&self) -> Value {
+        Value::Object(self.0.clone())
     }
 }
 

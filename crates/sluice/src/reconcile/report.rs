@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use comfy_table::Cell;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::influxdb::Found;
-use super::ledger::{Ledger, Row, Sheet};
+use super::ledger::{Figures, Ledger, Sheet};
 use super::summary::{Expected, Skipped, Summary, Told};
 use crate::text;
 
@@ -28,7 +28,7 @@ struct Compared {
 struct Place {
     delivery: String,
     /// In points. Not there: the ledger does not know the measurement.
-    row: Option<Row>,
+    row: Option<Figures>,
     words: String,
 }
 
@@ -98,7 +98,7 @@ impl Report {
             let places = it.places.iter().map(|place| {
                 json!({
                     "delivery": place.delivery,
-                    "points": place.row.as_ref().map(points),
+                    "points": place.row.as_ref().map(Figures::json),
                     "says": place.words,
                 })
             });
@@ -189,10 +189,6 @@ fn figure(number: f64) -> String {
 }
 
 fn balance(sheet: &Sheet) -> String {
-    let of = |wanted: &str| {
-        let found = sheet.points.iter().find(|(name, _)| name == wanted);
-        found.map_or(0, |(_, points)| *points)
-    };
     let mut said = match (sheet.balanced, sheet.missing, &sheet.reason) {
         (Some(true), ..) => "balanced".to_owned(),
         (Some(false), Some(missing), _) if missing > 0 => {
@@ -214,27 +210,15 @@ fn balance(sheet: &Sheet) -> String {
         ("refused_in_part", "were refused in requests that were taken, as too old"),
         ("lost", "were lost on disk"),
     ] {
-        if of(name) > 0 {
-            let _ = write!(said, "; {} points {words}", of(name));
+        let points = sheet.points.of(name);
+        if points > 0 {
+            let _ = write!(said, "; {points} points {words}");
         }
     }
     if sheet.found_left > 0 {
         let _ = write!(said, "; {} of those that wait are of before its start", sheet.found_left);
     }
     said
-}
-
-fn points(row: &Row) -> Value {
-    json!({
-        "received": row.received,
-        "aggregated_in": row.aggregated_in,
-        "aggregated_out": row.aggregated_out,
-        "open": row.open,
-        "written": row.written,
-        "left_out": row.left_out,
-        "dead": row.dead,
-        "waiting": row.waiting,
-    })
 }
 
 /// Says where the points of a measurement are that InfluxDB does not have.
@@ -248,23 +232,25 @@ fn place(sheet: &Sheet, measurement: &str, told: Told) -> Place {
         return Place { delivery, row: None, words: words.to_owned() };
     };
     let mut parts = Vec::new();
-    for (points, words) in [
-        (row.open, "are in buckets of `interval`"),
-        (row.waiting, "wait, or were dropped"),
-        (row.dead, "are dead letters: see `sluice log dead-letters` or /dead-letters"),
-        (row.left_out, "cannot be written as lines"),
+    for (name, words) in [
+        ("open", "are in buckets of `interval`"),
+        ("waiting", "wait, or were dropped"),
+        ("dead", "are dead letters: see `sluice log dead-letters` or /dead-letters"),
+        ("left_out", "cannot be written as lines"),
     ] {
+        let points = row.of(name);
         if points > 0 {
             parts.push(format!("{points} points {words}"));
         }
     }
-    let Row { received, aggregated_in, aggregated_out, .. } = row;
-    if *aggregated_in > 0 && matches!(told, Told::Count(_)) {
+    let [received, aggregated_in, aggregated_out] =
+        ["received", "aggregated_in", "aggregated_out"].map(|name| row.of(name));
+    if aggregated_in > 0 && matches!(told, Told::Count(_)) {
         parts.push(format!("{aggregated_in} points were aggregated to {aggregated_out}"));
     }
     match told {
-        Told::Count(expected) if expected > *received as f64 => {
-            parts.push(format!("{} points were never received", expected - *received as f64));
+        Told::Count(expected) if expected > received as f64 => {
+            parts.push(format!("{} points were never received", expected - received as f64));
         }
         _ if parts.is_empty() => parts.push(format!(
             "all of {received} points that were received are written: look at other databases, at \
@@ -278,6 +264,8 @@ fn place(sheet: &Sheet, measurement: &str, told: Told) -> Place {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
     use crate::reconcile::ledger::of_json;
 
