@@ -56,6 +56,8 @@ pub struct BatchItems {
     pub full: usize,
     /// No batch has more.
     pub most: usize,
+    /// Batches get smaller, down to this, while the backend does not answer them in time.
+    pub least: usize,
 }
 
 /// The options of one exporter.

@@ -21,6 +21,7 @@ mod influxdb;
 mod json;
 mod network;
 mod nop;
+mod note;
 mod otlp;
 mod otlphttp;
 mod outcome;

@@ -71,6 +71,16 @@ pub(super) fn log_outcome(delivery: &Delivery, outcome: &Outcome, attempt: &Atte
     tracing::warn!(%pipeline, %exporter, items, reason, "{what}");
 }
 
+/// The first time that requests of the configured size are late too often.
+pub(super) fn log_smaller(delivery: &Delivery, items: u64, most_items: usize) {
+    let DeliveryId { pipeline, exporter } = &delivery.id;
+    tracing::warn!(
+        %pipeline, %exporter, items, most_items,
+        "the backend did not answer requests within the exporter's timeout: they get smaller until \
+         it does; if it is only slow, raise `timeout`"
+    );
+}
+
 /// The answer to a sender that waits.
 pub(super) fn refusal(cause: Cause, reason: String) -> Refusal {
     match cause {

@@ -16,6 +16,8 @@ mod filling;
 mod hung_tests;
 #[cfg(test)]
 mod kept_tests;
+#[cfg(test)]
+mod late_tests;
 mod leased;
 #[cfg(test)]
 mod let_go_tests;

@@ -9,7 +9,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use futures_util::future::OptionFuture;
-use sluice_flow::dispatch::{Batch, Cause, DispatchPolicy, Dispatcher, Refused, Unit, Verdict};
+use sluice_flow::dispatch::{
+    Batch, Cause, DispatchPolicy, Dispatcher, Late, Refused, Unit, Verdict,
+};
 use sluice_flow::overload::Workload;
 use sluice_flow::{Outcome, Packed};
 use sluice_log::Next;
@@ -25,6 +27,7 @@ use super::sending::can_be_cut;
 use super::{Delivery, DeliveryId, Stop, messages, naming};
 use crate::large_work::requeue;
 use crate::private_memory::ChargedMemory;
+use send::Sent;
 
 /// A task reads frames for this long, then looks at answers and lets other tasks run.
 const TURN: Duration = Duration::from_millis(10);
@@ -33,7 +36,7 @@ struct Task {
     delivery: Arc<Delivery>,
     preparer: Preparer,
     dispatcher: Dispatcher<Lease>,
-    sending: JoinSet<(Option<Packed>, Outcome)>,
+    sending: JoinSet<Sent>,
     in_flight: HashMap<Id, Batch<Lease>>,
     dead_letters: DeadLetterWriter,
     /// The frame of which not all units are made.
@@ -258,15 +261,17 @@ impl Task {
         self.apply(Verdict::Dead { units, cause, reason: reason.to_owned() });
     }
 
-    fn finish(&mut self, done: Result<(Id, (Option<Packed>, Outcome)), JoinError>) {
-        let (id, packed, outcome) = match done {
-            Ok((id, (packed, outcome))) => (id, packed, outcome),
+    fn finish(&mut self, done: Result<(Id, Sent), JoinError>) {
+        let (id, sent) = match done {
+            Ok(done) => done,
             Err(error) => {
                 let reason = "the exporter failed unexpectedly".to_owned();
                 tracing::error!(exporter = %self.delivery.id.exporter, %error, "{reason}");
-                (error.id(), None, Outcome::RetryAfter { delay: None, reason })
+                let outcome = Outcome::RetryAfter { delay: None, reason };
+                (error.id(), Sent { packed: None, outcome, is_late: false })
             }
         };
+        let Sent { packed, outcome, is_late } = sent;
         self.delivery.stats.sent_at.lock().remove(&id);
         let Some(mut batch) = self.in_flight.remove(&id) else { return };
         // Nothing of the batch was acknowledged, and senders wait for this delivery alone.
@@ -282,11 +287,14 @@ impl Task {
         }
         let (was_packed, mut kept_bytes) = (packed.is_some(), 0);
         let is_taken = outcome.is_taken();
+        let is_cut = is_late && self.note_late(&mut batch);
         if outcome.is_taken() {
             self.note_written(&batch, packed.as_ref());
             let bytes = packed.map_or(0, |packed| packed.len_bytes as u64);
             self.delivery.stats.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
-        } else if matches!(outcome, Outcome::RetryAfter { .. } | Outcome::Misconfigured { .. }) {
+        } else if !is_cut
+            && matches!(outcome, Outcome::RetryAfter { .. } | Outcome::Misconfigured { .. })
+        {
             kept_bytes = self.keep_packed(&mut batch, packed);
         }
         let now = Instant::now();
@@ -306,6 +314,15 @@ impl Task {
             self.let_go_of_queue();
         }
         self.apply(verdict);
+    }
+
+    /// Whether a batch that was not answered in time is cut before it is sent again.
+    fn note_late(&mut self, batch: &mut Batch<Lease>) -> bool {
+        let late = self.dispatcher.note_late(batch);
+        if let Late::Cut { first_size: Some(most_items) } = late {
+            messages::log_smaller(&self.delivery, batch.items, most_items);
+        }
+        late != Late::Whole
     }
 
     fn apply(&mut self, verdict: Verdict<Lease>) {

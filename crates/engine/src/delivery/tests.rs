@@ -124,6 +124,7 @@ pub(super) fn policy() -> DispatchPolicy {
         concurrency: ConcurrencyLimits::default(),
         return_rejections: false,
         in_order: false,
+        least_items: None,
     }
 }
 

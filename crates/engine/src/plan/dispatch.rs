@@ -61,6 +61,7 @@ pub(super) fn policy(
         concurrency,
         return_rejections: setting.senders_wait && setting.is_sole,
         in_order: sending.in_order,
+        least_items: setting.items.map(|items| items.least),
     }
 }
 
@@ -108,7 +109,7 @@ fn batching(
             limit => limit as usize,
         };
     }
-    if let Some(BatchItems { full, most }) = setting.items {
+    if let Some(BatchItems { full, most, .. }) = setting.items {
         if policy.full_items == 0 && queue.is_none() {
             (policy.full_items, policy.full_bytes) = (full, limit_bytes);
         }
@@ -259,7 +260,7 @@ mod tests {
     /// configuration has other sizes; none is larger than the backend's.
     #[test]
     fn exporters_may_count_items() {
-        let items = Some(BatchItems { full: 5_000, most: 10_000 });
+        let items = Some(BatchItems { full: 5_000, most: 10_000, least: 100 });
         let setting = Setting { items, ..SETTING };
         let sizes = |sending: &Sending, batch: Option<&BatchLimits>| {
             let BatchPolicy { full_items, full_bytes, max_items, .. } =
@@ -267,6 +268,8 @@ mod tests {
             (full_items, full_bytes, max_items)
         };
         assert_eq!(sizes(&Sending::default(), None), (5_000, 4 << 20, 10_000));
+        let least = [SETTING, setting].map(|it| policy(&Sending::default(), None, it).least_items);
+        assert_eq!(least, [None, Some(100)]);
         let batch = |send_batch_size, send_batch_max_size| BatchLimits {
             send_batch_size,
             send_batch_max_size,

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 use http::header::AUTHORIZATION;
 use sluice_config::{Fields, Secret};
 use sluice_influx::{Moved, Precision};
-use sluice_net::auth::client::read_authenticator;
+use sluice_net::auth::client::{basic_credentials, read_authenticator};
 use sluice_net::client::{Origin, UrlError, read_headers};
 use sluice_net::tls::ClientTlsOptions;
 use sluice_otlp::Encoding;
@@ -80,7 +78,8 @@ impl InfluxConfig {
                    keeps the last: `shift` moves the later ones to the next free time if they are \
                    increments, `shift_all` all of them, `overwrite` none. (Sluice's own option.)";
         let moved = fields.choice("collisions", Some(Moved::Deltas), &moves, doc);
-        let doc = "Most lines of a request. One goes out once it has 5000.";
+        let doc = "Most lines of a request. One goes out once it has 5000, or fewer after requests \
+                   that were not answered within `timeout`.";
         let max_lines = fields.integer("payload_max_lines", MAX_LINES, 1..=1_000_000, doc);
         let doc = "Most bytes of a request before compression; larger ones are split. (The \
                    Collector's default is 10000000.)";
@@ -208,8 +207,8 @@ fn set_credentials(
         }
         (Some(user), None) => {
             let password = v1.password.unwrap_or_else(|| Secret::new(""));
-            let pair = STANDARD.encode(format!("{user}:{}", password.expose()));
-            ("v1_compatibility", format!("Basic {pair}"))
+            let credentials = basic_credentials(format!("{user}:{}", password.expose()));
+            ("v1_compatibility", credentials)
         }
         (None, Some(token)) => {
             let scheme = if api == Api::V3 { "Bearer" } else { "Token" };

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use sluice_config::{ComponentKind, Kind, shown_url};
-use sluice_flow::{Exporter, ItemNames, Outcome, PackError, Packed};
+use sluice_flow::{Exporter, ItemNames, PackError, Packed};
 use sluice_influx::{Form, WriteError, Written, write_counted};
 use sluice_net::client::{Origin, Secrets};
 use sluice_net::compress::{compress, joined};
@@ -32,6 +32,7 @@ use crate::exporter::{
     BatchItems, BuildContext, BuildError, ExporterConfig, LastStep, NamedTarget,
 };
 use crate::network::{Answered, NetworkExporter, Protocol};
+use crate::note::body_and_note;
 use apart::Apart;
 use config::InfluxConfig;
 use create::CreateDatabase;
@@ -39,6 +40,9 @@ use note::{Measurements, Note, note_measurement};
 
 /// InfluxDB is fastest with 5,000 to 10,000 lines a request.
 const FULL_LINES: usize = 5_000;
+
+/// A server that needs longer than the timeout for fewer lines is not helped by more requests.
+const LEAST_LINES: usize = 100;
 
 /// Lines grow in a buffer that is doubled, beside the one before; compression needs another.
 const WRITING_FACTOR: usize = 4;
@@ -68,7 +72,7 @@ impl ExporterConfig for InfluxConfig {
 
     fn batch_items(&self) -> Option<BatchItems> {
         let most = self.max_lines;
-        Some(BatchItems { full: FULL_LINES.min(most), most })
+        Some(BatchItems { full: FULL_LINES.min(most), most, least: LEAST_LINES.min(most) })
     }
 
     fn last_step(&self) -> Option<Arc<dyn LastStep>> {
@@ -171,9 +175,9 @@ impl Protocol for Influx {
     }
 
     async fn send(&self, request: &Packed, headers: &HeaderMap) -> Answered {
-        let [body, note] = &*request.chunks else {
-            let reason = "the request was packed by another exporter".to_owned();
-            return Ok((Outcome::Failed { reason }, false));
+        let (body, note) = match body_and_note(request) {
+            Ok(parts) => parts,
+            Err(outcome) => return Ok((outcome, false)),
         };
         let note = Note::from_bytes(note);
         if body.is_empty() {

@@ -1,9 +1,10 @@
-//! A note behind the body of a packed request: points that have no line, and the points of each
-//! measurement. It is not sent.
+//! The note of a request: points that have no line, and the points of each measurement.
 
 use bytes::Bytes;
 use sluice_flow::{ItemNames, Packed, Taken};
 use sluice_influx::{Written, count_points};
+
+use crate::note::{body_and_note, bytes_of, numbers_of};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Note {
@@ -24,32 +25,20 @@ impl Note {
     /// `measurements`: from [`note_measurement`].
     pub(super) fn to_bytes(self, measurements: &[u8]) -> Bytes {
         let numbers = [self.left_out, self.without_time];
-        let numbers = numbers.iter().flat_map(|number| number.to_le_bytes());
-        numbers.chain(measurements.iter().copied()).collect()
+        bytes_of(&numbers).chain(measurements.iter().copied()).collect()
     }
 
     pub(super) fn from_bytes(bytes: &[u8]) -> Note {
-        let [left_out, without_time] = numbers(bytes);
+        let [left_out, without_time] = numbers_of(bytes);
         Note { left_out, without_time }
     }
-}
-
-/// Little-endian numbers; zero where there are none.
-fn numbers<const N: usize>(bytes: &[u8]) -> [u64; N] {
-    let mut numbers = [0; N];
-    for (number, bytes) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
-        *number = bytes.try_into().map_or(0, u64::from_le_bytes);
-    }
-    numbers
 }
 
 /// Appends a measurement: the length of its name, three numbers, its name.
 pub(super) fn note_measurement(name: &[u8], written: &Written, out: &mut Vec<u8>) {
     // A point that ends a series needs no line.
     let items = written.points + written.ends;
-    for number in [name.len() as u64, items, written.left_out] {
-        out.extend_from_slice(&number.to_le_bytes());
-    }
+    out.extend(bytes_of(&[name.len() as u64, items, written.left_out]));
     out.extend_from_slice(name);
 }
 
@@ -59,10 +48,10 @@ pub(super) struct Measurements;
 impl ItemNames for Measurements {
     fn of_packed(&self, request: &Packed, count: &mut dyn FnMut(&[u8], Taken)) {
         const HEAD_BYTES: usize = 24;
-        let [_, note] = &*request.chunks else { return };
+        let Ok((_, note)) = body_and_note(request) else { return };
         let mut left = note.get(NOTE_BYTES..).unwrap_or_default();
         while let Some((head, behind)) = left.split_at_checked(HEAD_BYTES) {
-            let [len, items, left_out] = numbers(head);
+            let [len, items, left_out] = numbers_of(head);
             let Some((name, next)) = behind.split_at_checked(len as usize) else { return };
             count(name, Taken { items, left_out });
             left = next;

@@ -135,10 +135,12 @@ fn the_memory_of_lines_is_known_before() {
 fn batches_are_counted_in_lines() {
     let of = |options: &str| {
         let options = format!("{{endpoint: 'http://a', org: o, bucket: b, {options}}}");
-        config("influxdb", &options).batch_items().map(|items| (items.full, items.most))
+        let items = config("influxdb", &options).batch_items().expect("sizes");
+        (items.full, items.most, items.least)
     };
-    assert_eq!(of(""), Some((5_000, 10_000)));
-    assert_eq!(of("payload_max_lines: 700"), Some((700, 700)));
+    assert_eq!(of(""), (5_000, 10_000, 100));
+    assert_eq!(of("payload_max_lines: 700"), (700, 700, 100));
+    assert_eq!(of("payload_max_lines: 7"), (7, 7, 7));
 }
 
 /// Guarantee: increments of one time are moved unless that is switched off, and two configurations

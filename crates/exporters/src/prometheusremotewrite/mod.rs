@@ -15,7 +15,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use sluice_config::{ComponentKind, Kind, shown_url};
-use sluice_flow::{Exporter, Outcome, PackError, Packed};
+use sluice_flow::{Exporter, PackError, Packed};
 use sluice_net::client::{Origin, Secrets};
 use sluice_net::compress::{compress_snappy_block, joined};
 use sluice_otlp::{Encoding, Signal};
@@ -25,6 +25,7 @@ use crate::client_options::ClientOptions;
 use crate::connections::Destination;
 use crate::exporter::{BuildContext, BuildError, ExporterConfig, NamedTarget};
 use crate::network::{Answered, NetworkExporter, Protocol};
+use crate::note::body_and_note;
 use config::RemoteWriteConfig;
 use note::Note;
 
@@ -133,9 +134,9 @@ impl Protocol for RemoteWrite {
     }
 
     async fn send(&self, request: &Packed, headers: &HeaderMap) -> Answered {
-        let [body, note] = &*request.chunks else {
-            let reason = "the request was packed by another exporter".to_owned();
-            return Ok((Outcome::Failed { reason }, false));
+        let (body, note) = match body_and_note(request) {
+            Ok(parts) => parts,
+            Err(outcome) => return Ok((outcome, false)),
         };
         let note = Note::from_bytes(note);
         if body.is_empty() {

@@ -1,9 +1,9 @@
-//! A note behind the body of a packed request: the answer is judged by it. It is not sent.
+//! The note of a request: what its answer has to say of its samples.
 
 use bytes::Bytes;
 use sluice_prometheus::Counts;
 
-const NUMBERS: usize = 3;
+use crate::note::{bytes_of, numbers_of};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Note {
@@ -22,16 +22,11 @@ impl Note {
     }
 
     pub(super) fn to_bytes(self) -> Bytes {
-        let numbers = [self.points, self.dropped, self.written];
-        numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+        bytes_of(&[self.points, self.dropped, self.written]).collect()
     }
 
     pub(super) fn from_bytes(bytes: &[u8]) -> Note {
-        let mut numbers = [0; NUMBERS];
-        for (number, bytes) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
-            *number = bytes.try_into().map_or(0, u64::from_le_bytes);
-        }
-        let [points, dropped, written] = numbers;
+        let [points, dropped, written] = numbers_of(bytes);
         Note { points, dropped, written }
     }
 }

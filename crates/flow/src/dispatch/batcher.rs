@@ -69,9 +69,7 @@ impl<L> Batcher<L> {
             oldest.map(|(&group, _)| group).into_iter().for_each(|oldest| self.close(oldest));
         }
         let (_, batch) = self.open.entry(group).or_insert_with(|| (now, Batch::new(Vec::new())));
-        batch.items += u64::from(unit.items);
-        batch.bytes += unit.bytes;
-        batch.units.push(unit);
+        batch.push(unit);
         let BatchPolicy { full_items, full_bytes, .. } = self.policy;
         let is_full_by_items = full_items > 0 && batch.items >= full_items as u64;
         if is_full_by_items || batch.bytes >= full_bytes {

@@ -1,6 +1,7 @@
 //! The state of one delivery: which batch goes next, and the effect of an outcome.
 
 mod in_order;
+mod late;
 mod refused;
 mod request_size;
 
@@ -10,14 +11,18 @@ use std::time::{Duration, Instant};
 use sluice_otlp::SplitLimits;
 
 use super::batcher::{BatchPolicy, Batcher, Trigger};
-use super::bisection::{Bisection, Place};
+use super::bisection::Bisection;
 use super::concurrency::{Concurrency, ConcurrencyLimits};
 use super::retry::{self, Backoff, RetryPolicy};
 use super::verdict::{Cause, Verdict};
 use super::{Batch, Unit};
 use crate::export::Outcome;
 use crate::taken_share::TakenShare;
+use late::LateRequests;
+use refused::Cut;
 use request_size::RequestSize;
+
+pub use late::Late;
 
 /// Longest delay that a backend may ask for: a larger one could overflow the clock.
 const ASKED_DELAY_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -41,6 +46,9 @@ pub struct DispatchPolicy {
     /// One request at a time, and none overtakes one that is to be sent again: the backend refuses
     /// data that is older than what it has.
     pub in_order: bool,
+    /// Requests that are late again and again get smaller, down to this many items. None: they
+    /// are sent again as they are.
+    pub least_items: Option<usize>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -97,12 +105,13 @@ pub struct Dispatcher<L> {
     batcher: Batcher<L>,
     concurrency: Concurrency,
     request_size: RequestSize,
+    late: LateRequests,
     /// Refused batches by the time at which they may be sent again. They occupy no slot.
     waiting: BTreeMap<WaitingPlace, Batch<L>>,
     /// Parts of refused batches: sent before anything else.
     bisection: Bisection<L>,
-    /// The place of the unit that is being cut.
-    cut_place: Option<Place>,
+    /// The unit that is being cut.
+    cut: Cut,
     waiting_sequence: u64,
     state: State,
     probing: Probing,
@@ -124,10 +133,11 @@ impl<L> Dispatcher<L> {
             policy,
             batcher: Batcher::new(policy.batch),
             concurrency: Concurrency::new(concurrency),
-            request_size: RequestSize::new(&policy.batch),
+            request_size: RequestSize::new(1, policy.batch.max_bytes),
+            late: LateRequests::new(policy.least_items, policy.batch.max_items),
             waiting: BTreeMap::new(),
             bisection: Bisection::default(),
-            cut_place: None,
+            cut: Cut::default(),
             waiting_sequence: 0,
             state: State::Open,
             probing: Probing::default(),
@@ -161,7 +171,7 @@ impl<L> Dispatcher<L> {
 
     /// Limits of a unit that is offered, in items and uncompressed bytes.
     pub fn unit_limits(&self) -> SplitLimits {
-        // The bytes shrink with each `TooLarge`, for some time.
+        // Bytes shrink with each `TooLarge` and items with late requests, for some time.
         let BatchPolicy { max_items, max_bytes, .. } = self.batcher.policy;
         SplitLimits { max_items: if max_items == 0 { usize::MAX } else { max_items }, max_bytes }
     }
@@ -345,7 +355,9 @@ impl<L> Dispatcher<L> {
             }
             Outcome::Failed { reason } => return self.rejected(batch, Cause::Failed, reason, at),
         };
-        self.request_size.note_taken(&mut self.batcher.policy, batch.bytes);
+        self.request_size.note_taken(batch.bytes);
+        self.late.note_taken(batch.items as usize);
+        self.set_sizes();
         self.note_delivered(&batch, now);
         Verdict::Delivered { units: batch.units, rejected_items, reason }
     }
@@ -444,11 +456,11 @@ impl<L> Dispatcher<L> {
             || !is_open && self.probing.next.is_none()
         {
             if !matches!(self.state, State::Held(_)) {
-                self.state = State::Outage(reason);
+                self.state = State::Outage(reason.clone());
             }
             self.probe_later(retry::OUTAGE_BACKOFF, asked, at);
         }
-        self.wait_until(batch, due)
+        self.wait_or_cut(batch, reason, due)
     }
 
     fn wait_until(&mut self, batch: Batch<L>, due: Instant) -> Verdict<L> {

@@ -15,7 +15,7 @@ mod verdict;
 pub use batcher::{BatchPolicy, Trigger};
 pub use bisection::Refused;
 pub use concurrency::{Concurrency, ConcurrencyLimits};
-pub use dispatcher::{DispatchPolicy, Dispatcher, State};
+pub use dispatcher::{DispatchPolicy, Dispatcher, Late, State};
 pub use retry::{Backoff, RetryPolicy};
 pub use verdict::{Cause, Verdict};
 
@@ -54,6 +54,8 @@ pub struct Batch<L> {
     looked_at: Option<u128>,
     /// It was refused as a single item, but so was all other data.
     refused: Option<Cause>,
+    /// The backend needs too long for it.
+    is_to_be_cut: bool,
 }
 
 impl<L> Batch<L> {
@@ -69,7 +71,14 @@ impl<L> Batch<L> {
             place: None,
             looked_at: None,
             refused: None,
+            is_to_be_cut: false,
         }
+    }
+
+    fn push(&mut self, unit: Unit<L>) {
+        self.items += u64::from(unit.items);
+        self.bytes += unit.bytes;
+        self.units.push(unit);
     }
 
     /// Takes one unit out, to be sent by itself. None if there is no such unit.

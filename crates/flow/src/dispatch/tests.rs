@@ -21,6 +21,7 @@ pub(super) fn policy() -> DispatchPolicy {
         concurrency: ConcurrencyLimits::default(),
         return_rejections: false,
         in_order: false,
+        least_items: None,
     }
 }
 
@@ -447,4 +448,83 @@ fn requests_in_order_wait_for_the_one_before() {
         assert!(together.windows(2).all(|pair| pair[0] < pair[1]), "one request at a time");
         assert_eq!(run.most_waiting, 1);
     }
+}
+
+/// Sends 200 units of 128 items to a backend that takes 5 seconds for a request, or does not answer
+/// in time if it has more than 150 items. Returns what was delivered, in order.
+fn sent_to_a_slow_backend(policy: DispatchPolicy) -> Vec<u64> {
+    let mut dispatcher = Dispatcher::new(policy);
+    let (mut now, mut unread, mut taken) = (Instant::now(), 0..200, Vec::new());
+    for _ in 0..500 {
+        while dispatcher.wants_more()
+            && let Some(id) = unread.next()
+        {
+            dispatcher.offer(unit(id, 128, 1000), now);
+        }
+        let in_flight: Vec<_> = std::iter::from_fn(|| dispatcher.next(now)).collect();
+        now += Duration::from_secs(5);
+        for mut batch in in_flight {
+            let mut outcome = Outcome::Delivered;
+            if batch.items > 150 {
+                dispatcher.note_late(&mut batch);
+                outcome = retry_after(None);
+            }
+            match dispatcher.note_outcome(batch, outcome, now, 0.5) {
+                Verdict::Kept => {}
+                Verdict::Delivered { units, .. } => {
+                    taken.extend(units.into_iter().map(|unit| unit.lease));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    taken
+}
+
+/// Scenario: a backend needs longer than the timeout for a full batch. Guarantee: all is delivered
+/// once, in parts, and in order where that matters; without a least size nothing is.
+#[test]
+fn a_backend_that_is_too_slow_for_full_batches_gets_smaller_ones() {
+    for in_order in [false, true] {
+        let policy = DispatchPolicy { in_order, ..policy() };
+        assert!(sent_to_a_slow_backend(policy).is_empty());
+        let mut taken = sent_to_a_slow_backend(DispatchPolicy { least_items: Some(100), ..policy });
+        if !in_order {
+            taken.sort_unstable();
+        }
+        assert_eq!(taken, (0..200).collect::<Vec<_>>());
+    }
+}
+
+/// Scenario: a batch of one unit is late twice, and `max_elapsed_time` is set. Guarantee: the unit
+/// is cut to the new size, its parts wait as it would, and their time began with its first attempt.
+#[test]
+fn parts_of_a_late_unit_wait_as_it_would() {
+    let minute = Duration::from_secs(60);
+    let backoff = Backoff { initial: minute, max: minute, multiplier: 1.0, jitter: 0.0 };
+    let retry = RetryPolicy::Explicit { backoff, max_elapsed: Some(3 * minute) };
+    let policy = DispatchPolicy { retry, least_items: Some(100), ..policy() };
+    let (start, mut dispatcher) = (Instant::now(), Dispatcher::new(policy));
+    dispatcher.offer(unit(0, 500, 1000), start);
+    let mut batch = dispatcher.next(start).expect("a batch");
+    assert_eq!(dispatcher.note_late(&mut batch), Late::Whole);
+    let verdict = dispatcher.note_outcome(batch, retry_after(None), start, 0.5);
+    assert!(matches!(verdict, Verdict::Kept), "{verdict:?}");
+    let mut batch = dispatcher.next(start + minute).expect("a retry");
+    assert_eq!(dispatcher.note_late(&mut batch), Late::Cut { first_size: Some(250) });
+    assert_eq!(dispatcher.unit_limits().max_items, 250);
+    let verdict = dispatcher.note_outcome(batch, retry_after(None), start + minute, 0.5);
+    let Verdict::Divide { unit: cut, limits, .. } = verdict else { panic!("{verdict:?}") };
+    assert_eq!((cut.lease, limits.max_items), (0, 250));
+    dispatcher.divided(vec![unit(1, 250, 500), unit(2, 250, 500)]);
+    assert_eq!((dispatcher.waiting_len(), dispatcher.next(start + minute).is_none()), (2, true));
+    let parts = [0; 2].map(|_| dispatcher.next(start + 2 * minute).expect("a part"));
+    assert_eq!(parts.each_ref().map(|part| part.units[0].lease), [1, 2]);
+    for part in parts {
+        let verdict = dispatcher.note_outcome(part, retry_after(None), start + 2 * minute, 0.5);
+        assert!(matches!(verdict, Verdict::Kept), "{verdict:?}");
+    }
+    let part = dispatcher.next(start + 3 * minute).expect("a part");
+    let verdict = dispatcher.note_outcome(part, retry_after(None), start + 3 * minute, 0.5);
+    assert!(matches!(verdict, Verdict::Dead { cause: Cause::GivenUp, .. }), "{verdict:?}");
 }

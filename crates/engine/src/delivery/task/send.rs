@@ -19,6 +19,15 @@ use crate::delivery::prepare::{Lease, contents, pack};
 use crate::delivery::sending::{packing_bytes, work_of};
 use crate::private_memory::ChargedCopy;
 
+/// The end of an attempt.
+pub(super) struct Sent {
+    /// None if the request could not be packed.
+    pub(super) packed: Option<Packed>,
+    pub(super) outcome: Outcome,
+    /// There was no answer within the exporter's timeout.
+    pub(super) is_late: bool,
+}
+
 impl Task {
     pub(super) fn send_or_cut(&mut self, batch: Batch<Lease>, now: Instant) {
         match naming::header(&batch, &*self.preparer.exporter) {
@@ -68,7 +77,9 @@ impl Task {
             let pack = || large_work.on(bytes, len, pack);
             let mut packed = match packed.map_or_else(pack, Ok) {
                 Ok(packed) => Packed { ranges, ..packed },
-                Err(error) => return (None, error.into()),
+                Err(error) => {
+                    return Sent { packed: None, outcome: error.into(), is_late: false };
+                }
             };
             made.dedup_by(|one, other| Arc::ptr_eq(one, other));
             if !made.is_empty() && packed.encoding == Encoding::Identity {
@@ -92,11 +103,12 @@ impl Task {
                     },
                 }
             };
+            let is_late = outcome.is_err();
             let outcome = outcome.unwrap_or_else(|_| {
                 let reason = format!("no answer within {timeout:?} (timeout)");
                 Outcome::RetryAfter { delay: None, reason }
             });
-            (Some(packed), outcome)
+            Sent { packed: Some(packed), outcome, is_late }
         });
         self.delivery.stats.sent_at.lock().insert(handle.id(), Instant::now());
         self.in_flight.insert(handle.id(), batch);

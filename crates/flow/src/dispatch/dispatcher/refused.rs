@@ -1,16 +1,37 @@
 //! Requests that the backend refuses for good: they are cut, down to the items at fault.
 
+use std::time::Instant;
+
 use sluice_otlp::SplitLimits;
 
 use super::{Dispatcher, Moment, State};
-use crate::dispatch::bisection::Refused;
+use crate::dispatch::batcher::BatchPolicy;
+use crate::dispatch::bisection::{Place, Refused};
 use crate::dispatch::{Batch, Cause, Unit, Verdict, retry};
+
+/// A batch that is cut, to which its parts owe what they have.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Cut {
+    pub(super) place: Option<Place>,
+    pub(super) first_attempt: Option<Instant>,
+    /// The time at which they may be sent. None: at once, ahead of everything else.
+    pub(super) due: Option<Instant>,
+}
 
 impl<L> Dispatcher<L> {
     /// Takes the parts of a unit that was cut, in order. Each is sent as a request of its own.
     pub fn divided(&mut self, parts: Vec<Unit<L>>) {
         let parts = parts.into_iter().map(|part| Batch::new(vec![part]));
-        self.bisection.push(parts.collect(), self.cut_place);
+        self.take_parts(parts.collect(), self.cut);
+    }
+
+    pub(super) fn take_parts(&mut self, parts: Vec<Batch<L>>, of: Cut) {
+        let Cut { place, first_attempt, due } = of;
+        let parts = parts.into_iter().map(|part| Batch { first_attempt, ..part });
+        match due {
+            None => self.bisection.push(parts.collect(), place),
+            Some(due) => parts.for_each(|part| drop(self.wait_until(part, due))),
+        }
     }
 
     /// Items that the backend refused and that are at fault themselves. To be called after
@@ -87,13 +108,24 @@ impl<L> Dispatcher<L> {
         }
         let cause = Cause::TooLarge;
         if batch.items > 1 {
-            self.request_size.note_too_large(&mut self.batcher.policy, batch.bytes);
+            self.request_size.note_too_large(batch.bytes);
+            self.set_sizes();
             return self.halve(batch, cause, reason);
         }
         match self.policy.return_rejections {
             true => Verdict::Dead { units: batch.units, cause, reason },
             false => self.refused_alone(batch, cause, reason, at),
         }
+    }
+
+    /// Gives later batches the sizes that the backend takes.
+    pub(super) fn set_sizes(&mut self) {
+        let BatchPolicy { full_items, full_bytes, .. } = self.policy.batch;
+        let (max_items, max_bytes) = (self.late.size(), self.request_size.present());
+        let (full_items, full_bytes) = (full_items.min(max_items), full_bytes.min(max_bytes));
+        let policy = self.batcher.policy;
+        self.batcher.policy =
+            BatchPolicy { full_items, full_bytes, max_items, max_bytes, ..policy };
     }
 
     /// Cuts a batch in two, which go out ahead of everything else, the first half first.
@@ -105,15 +137,13 @@ impl<L> Dispatcher<L> {
     ) -> Verdict<L> {
         if batch.units.len() > 1 {
             let second = batch.units.split_off(batch.units.len() / 2);
-            let first_attempt = batch.first_attempt;
-            let halves = [batch.units, second].map(Batch::new);
-            let halves = halves.map(|half| Batch { first_attempt, ..half });
-            self.bisection.push(halves.into(), batch.place);
+            let cut = Cut { place: batch.place, first_attempt: batch.first_attempt, due: None };
+            self.take_parts([batch.units, second].map(Batch::new).into(), cut);
             return Verdict::Kept;
         }
         match batch.units.pop() {
             Some(unit) if unit.items > 1 => {
-                self.cut_place = batch.place;
+                self.cut = Cut { place: batch.place, ..Cut::default() };
                 let max_items = (unit.items as usize).div_ceil(2);
                 let limits = SplitLimits { max_items, max_bytes: usize::MAX };
                 Verdict::Divide { unit, limits, cause, reason }

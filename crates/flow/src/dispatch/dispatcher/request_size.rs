@@ -1,15 +1,16 @@
-//! The size of the requests that a backend takes: a half of what it finds too large, and more again
-//! after a time, because a proxy on the way or another setting may have been the reason.
-
-use crate::dispatch::BatchPolicy;
+//! The size of the requests that a backend takes, in bytes or in items: a half of what was too much
+//! for it, and more again after a time, because a proxy on the way or another setting may have been
+//! the reason.
 
 /// Requests of nearly the present size that are taken before a larger one is tried, and the most
 /// after larger ones were too large again and again.
 const TAKEN_BEFORE_LARGER: (u32, u32) = (32, 4096);
 
 pub(super) struct RequestSize {
-    max_bytes: usize,
-    full_bytes: usize,
+    /// The smallest and the largest size.
+    least: usize,
+    configured: usize,
+    present: usize,
     /// Requests of nearly the present size that were taken.
     taken: u32,
     taken_before_larger: u32,
@@ -18,26 +19,36 @@ pub(super) struct RequestSize {
 }
 
 impl RequestSize {
-    /// The sizes that are configured.
-    pub(super) fn new(configured: &BatchPolicy) -> RequestSize {
-        let BatchPolicy { max_bytes, full_bytes, .. } = *configured;
+    pub(super) fn new(least: usize, configured: usize) -> RequestSize {
         let (taken_before_larger, _) = TAKEN_BEFORE_LARGER;
-        RequestSize { max_bytes, full_bytes, taken: 0, taken_before_larger, is_tried: false }
+        let (present, least) = (configured, least.min(configured));
+        RequestSize { least, configured, present, taken: 0, taken_before_larger, is_tried: false }
     }
 
-    /// A request of so many uncompressed bytes is too large.
-    pub(super) fn note_too_large(&mut self, policy: &mut BatchPolicy, bytes: usize) {
+    /// The size that requests may have.
+    pub(super) fn present(&self) -> usize {
+        self.present
+    }
+
+    /// Whether it is the one that is configured.
+    pub(super) fn is_full(&self) -> bool {
+        self.present >= self.configured
+    }
+
+    /// A request of this size is too large.
+    pub(super) fn note_too_large(&mut self, size: usize) {
         if std::mem::take(&mut self.is_tried) {
             let (_, most) = TAKEN_BEFORE_LARGER;
             self.taken_before_larger = (self.taken_before_larger * 2).min(most);
         }
         self.taken = 0;
-        self.set(policy, policy.max_bytes.min((bytes / 2).max(1)));
+        self.present = self.present.min(size / 2).max(self.least);
     }
 
-    pub(super) fn note_taken(&mut self, policy: &mut BatchPolicy, bytes: usize) {
-        let is_full = policy.max_bytes >= self.max_bytes;
-        if is_full && !self.is_tried || bytes.saturating_mul(2) < policy.max_bytes {
+    /// A request of this size was taken.
+    pub(super) fn note_taken(&mut self, size: usize) {
+        let is_full = self.is_full();
+        if is_full && !self.is_tried || size.saturating_mul(2) < self.present {
             return;
         }
         self.taken += 1;
@@ -49,11 +60,52 @@ impl RequestSize {
         if is_full {
             (self.taken_before_larger, _) = TAKEN_BEFORE_LARGER;
         }
-        self.set(policy, policy.max_bytes.saturating_mul(2));
+        self.present = self.present.saturating_mul(2).min(self.configured);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(size: &mut RequestSize, requests: u32) {
+        (0..requests).for_each(|_| size.note_taken(size.present()));
     }
 
-    fn set(&self, policy: &mut BatchPolicy, max_bytes: usize) {
-        policy.max_bytes = max_bytes.min(self.max_bytes);
-        policy.full_bytes = self.full_bytes.min(policy.max_bytes);
+    #[test]
+    fn a_size_is_halved_and_doubled_between_its_bounds() {
+        let mut size = RequestSize::new(100, 1_000);
+        assert!(size.is_full());
+        for expected in [400, 200, 100, 100] {
+            size.note_too_large(size.present().min(800));
+            assert_eq!(size.present(), expected);
+        }
+        for expected in [200, 400, 800, 1_000, 1_000] {
+            take(&mut size, 31);
+            assert!(size.present() < expected || size.is_full());
+            take(&mut size, 1);
+            assert_eq!(size.present(), expected);
+        }
+        assert_eq!(RequestSize::new(100, 7).present(), 7);
+    }
+
+    /// Guarantee: small requests say nothing of larger ones, and a size that is too large each time
+    /// that it is tried is tried ever more rarely.
+    #[test]
+    fn a_larger_size_is_tried_the_more_rarely_the_more_often_it_was_too_large() {
+        let mut size = RequestSize::new(1, 1_000);
+        size.note_too_large(1_000);
+        (0..10_000).for_each(|_| size.note_taken(249));
+        assert_eq!(size.present(), 500);
+        let mut waits = Vec::new();
+        for _ in 0..9 {
+            let wait = (1..).find(|_| {
+                take(&mut size, 1);
+                size.is_full()
+            });
+            waits.extend(wait);
+            size.note_too_large(1_000);
+        }
+        assert_eq!(waits, [32, 64, 128, 256, 512, 1_024, 2_048, 4_096, 4_096]);
     }
 }
