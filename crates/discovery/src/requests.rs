@@ -3,10 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
+use sluice_net::auth::client::basic_credentials;
 use sluice_net::client::{ConnectOptions, Origin, Proxy};
 use sluice_net::reload::read_bounded;
 use sluice_net::tls::{ClientTls, ClientTlsOptions};
@@ -48,8 +47,7 @@ impl HttpConfig {
         let authorization = match &self.credentials {
             None | Some(Credentials::OAuth2(_)) => return Ok(()),
             Some(Credentials::Basic { user, password }) => {
-                let plain = format!("{}:{}", user.text().await?, password.text().await?);
-                format!("Basic {}", BASE64_STANDARD.encode(plain))
+                basic_credentials(format!("{}:{}", user.text().await?, password.text().await?))
             }
             Some(Credentials::Header { scheme, credentials }) => {
                 format!("{scheme} {}", credentials.text().await?)

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sluice_config::Secret;
@@ -123,11 +121,6 @@ impl ClientAuth for SecretHeader {
         let shown = self.value.get().map(|value| drop(headers.insert(self.name.clone(), value)));
         Box::pin(std::future::ready(shown))
     }
-}
-
-/// The value of `authorization` for a user name and a password (RFC 7617).
-pub(crate) fn basic_credentials(username: &str, password: &str) -> String {
-    format!("Basic {}", STANDARD.encode(format!("{username}:{password}")))
 }
 
 /// A header value that is never shown.

@@ -10,3 +10,15 @@ pub(crate) fn by_measurement(series: &mut Series<'_, '_>, tally: &Tally) {
         series.add(&[measurement], points as f64);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sluice_flow::K6_METRICS;
+    use sluice_influx::K6_COUNTERS;
+
+    /// Guarantee: the two lists of k6's names agree.
+    #[test]
+    fn counters_of_k6_have_rows() {
+        assert!(K6_COUNTERS.iter().all(|name| K6_METRICS.contains(name)));
+    }
+}

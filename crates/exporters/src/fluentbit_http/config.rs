@@ -3,11 +3,10 @@
 
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sluice_config::{Fields, Secret};
+use sluice_net::auth::client::basic_credentials;
 use sluice_net::client::{HttpOptions, Origin};
 use sluice_net::tls::ClientTlsOptions;
 use sluice_otlp::Encoding;
@@ -131,8 +130,8 @@ fn read_basic(fields: &mut Fields<'_>) -> Option<HeaderValue> {
         return None;
     };
     let password = password.unwrap_or_else(|| Secret::new(""));
-    let credentials = STANDARD.encode(format!("{user}:{}", password.expose()));
-    let mut value = HeaderValue::try_from(format!("Basic {credentials}")).ok()?;
+    let credentials = basic_credentials(format!("{user}:{}", password.expose()));
+    let mut value = HeaderValue::try_from(credentials).ok()?;
     value.set_sensitive(true);
     Some(value)
 }

@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
 use sluice_config::{ComponentKind, Fields, Kind, Secret};
+use sluice_net::auth::client::basic_credentials;
 
 use crate::extension::{BuildServer, ClientExtension, CredentialsFile, Extension};
-use crate::secret::{MadeFromSecrets, SecretHeader, SecretSource, basic_credentials, sensitive};
+use crate::secret::{MadeFromSecrets, SecretHeader, SecretSource, sensitive};
 
 use server::BasicServer;
 
@@ -78,7 +79,9 @@ impl ClientConfig {
     /// The header that requests show.
     fn shown(&self) -> SecretHeader {
         let sources = [self.username.clone(), self.password.clone()];
-        let make = |[name, password]: [&str; 2]| sensitive(&basic_credentials(name, password));
+        let make = |[name, password]: [&str; 2]| {
+            sensitive(&basic_credentials(format!("{name}:{password}")))
+        };
         let value = MadeFromSecrets::new("user name and password", sources, make);
         SecretHeader { name: AUTHORIZATION, value }
     }

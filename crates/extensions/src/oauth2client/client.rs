@@ -7,14 +7,14 @@ use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use parking_lot::Mutex;
 use sluice_config::shown_url;
-use sluice_net::auth::client::{ClientAuth, CredentialsError, MetadataHeader};
+use sluice_net::auth::client::{ClientAuth, CredentialsError, MetadataHeader, basic_credentials};
 use sluice_net::client::{Answer, ConnectOptions, HttpClient, HttpOptions, Origin, Secrets};
 use sluice_net::headers::is_credential;
 
 use super::Config;
 use super::token::{Granted, encode, form, renewal};
 use crate::extension::BuildError;
-use crate::secret::{MadeFromSecrets, basic_credentials, sensitive};
+use crate::secret::{MadeFromSecrets, sensitive};
 
 /// A failed fetch is not repeated sooner, however many requests ask for a token.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
@@ -170,7 +170,7 @@ impl Endpoint {
         if in_form {
             fields.extend([("client_id", id), ("client_secret", secret)]);
         } else {
-            let credentials = basic_credentials(&encode(id), &encode(secret));
+            let credentials = basic_credentials(format!("{}:{}", encode(id), encode(secret)));
             headers.insert(AUTHORIZATION, sensitive(&credentials)?);
         }
         let body: Arc<[Bytes]> = Arc::from([Bytes::from(form(&fields))]);
@@ -189,7 +189,7 @@ impl Endpoint {
     /// A text that is the endpoint's, without the secrets that it got.
     fn text(&self, text: &str, id: &str, secret: &str) -> String {
         let (id, encoded) = (encode(id), encode(secret));
-        let basic = basic_credentials(&id, &encoded);
+        let basic = basic_credentials(format!("{id}:{encoded}"));
         let secrets = Secrets::default().and(secret).and(encoded).and(basic);
         let secrets = secrets.and_query(self.token_url.query());
         let params = self.config.endpoint_params.iter();

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use futures_util::future::BoxFuture;
 use http::HeaderMap;
 use sluice_config::Fields;
@@ -58,6 +60,11 @@ pub trait ClientAuth: Send + Sync {
 
 /// The extensions that authenticate requests, by name: `oauth2client/backend`.
 pub type ClientAuths = HashMap<String, Arc<dyn ClientAuth>>;
+
+/// The value of `authorization` for `user:password` (RFC 7617).
+pub fn basic_credentials(user_and_password: impl AsRef<[u8]>) -> String {
+    format!("Basic {}", STANDARD.encode(user_and_password))
+}
 
 /// Reads `auth.authenticator`: the extension that authenticates requests.
 pub fn read_authenticator(fields: &mut Fields<'_>) -> Option<String> {

@@ -7,8 +7,6 @@
 
 use std::net::IpAddr;
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use percent_encoding::percent_decode_str;
 use sluice_config::Secret;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -17,6 +15,7 @@ use super::connect::BoxIo;
 use super::endpoint::{Target, split_host_port};
 use super::error::{Result, TransportError};
 use super::secrets::Secrets;
+use crate::auth::client::basic_credentials;
 
 /// The answer to `CONNECT` must end within this many bytes.
 const ANSWER_LIMIT_BYTES: usize = 8 * 1024;
@@ -54,7 +53,7 @@ impl Proxy {
                 .chain(std::iter::once(b':'))
                 .chain(percent_decode_str(password))
                 .collect();
-            Secret::new(format!("Basic {}", BASE64_STANDARD.encode(plain)))
+            Secret::new(basic_credentials(plain))
         });
         Ok(Proxy { target: Target::Host { host, port: port.unwrap_or(80) }, authorization })
     }
@@ -175,8 +174,8 @@ mod tests {
         let proxy = chosen("backend", true, &[("https_proxy", "http://me:p%40ss@proxy:3128/")])
             .expect("a proxy");
         assert_eq!(proxy.target.to_string(), "proxy:3128");
-        let expected = format!("Basic {}", BASE64_STANDARD.encode("me:p@ss"));
-        assert_eq!(proxy.authorization.as_ref().map(Secret::expose), Some(expected.as_str()));
+        let expected = "Basic bWU6cEBzcw==";
+        assert_eq!(proxy.authorization.as_ref().map(Secret::expose), Some(expected));
         let shown = format!("{proxy:?}");
         assert!(shown.contains("3128") && !shown.contains("Basic"), "{shown}");
         assert_eq!(chosen("backend", false, &[("HTTPS_PROXY", "http://proxy:3128")]), None);

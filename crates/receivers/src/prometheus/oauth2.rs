@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use sluice_discovery::OAuth2;
+use sluice_net::auth::client::basic_credentials;
 use sluice_net::client::{Answer, HttpClient, HttpOptions, Origin, Secrets};
 use tokio::sync::Mutex;
 
@@ -128,8 +127,7 @@ impl Tokens {
         if in_form {
             fields.extend([("client_id", client_id.as_str()), ("client_secret", secret)]);
         } else {
-            let plain = format!("{}:{}", encoded(client_id), encoded(secret));
-            let header = format!("Basic {}", BASE64_STANDARD.encode(plain));
+            let header = basic_credentials(format!("{}:{}", encoded(client_id), encoded(secret)));
             headers.insert(AUTHORIZATION, sensitive(&header)?);
         }
         let pair = |(name, value): &(&str, &str)| format!("{}={}", encoded(name), encoded(value));

@@ -11,11 +11,12 @@ mod yaml;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 
 use self::arguments::{MigrateCommand, TelegrafArguments};
 use self::report::Report;
 use crate::output::{self, complain};
+use crate::text;
 
 /// Of a file that cannot be read, or written.
 const UNREADABLE: u8 = 2;
@@ -35,7 +36,8 @@ fn from_telegraf(arguments: &TelegrafArguments) -> Result<ExitCode> {
         .with_context(|| format!("cannot read `{name}`"))?;
     let mut report = Report::default();
     let document = telegraf::translate(&text, &mut report)
-        .map_err(|error| anyhow::anyhow!("`{name}` is not valid TOML: {error}"))?;
+        .map_err(|error| text::cell(&error).content())
+        .map_err(|error| anyhow!("`{name}` is not valid TOML: {error}"))?;
     let base = Path::new(&name)
         .file_name()
         .map_or_else(|| name.clone(), |base| base.to_string_lossy().into_owned());

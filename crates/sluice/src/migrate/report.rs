@@ -40,7 +40,9 @@ impl Report {
     }
 
     fn add(&mut self, kind: Kind, line: usize, place: &str, text: String) {
-        let remark = Remark { kind, line, place: place.to_owned(), text };
+        // Names come from the file, and must not draw on a terminal.
+        let [place, text] = [place, &text].map(|it| text::cell(it).content());
+        let remark = Remark { kind, line, place, text };
         if !self.remarks.contains(&remark) {
             self.remarks.push(remark);
         }
@@ -115,5 +117,17 @@ mod tests {
         let head = report.head("a.conf");
         let fits = |line: &str| line.starts_with('#') && line.len() <= 100;
         assert!(head.trim_end().lines().all(fits), "{head}");
+    }
+
+    /// Guarantee: what the file has never moves the cursor, nor begins a line of its own.
+    #[test]
+    fn control_characters_are_not_shown() {
+        let mut report = Report::default();
+        report.left_out(1, "inputs.\u{1b}[2Jcpu", "`a\rb: 1\nc` is not there\u{9b}");
+        let expected = "a.conf:1: not translated: inputs. [2Jcpu: `a b: 1 c` is not there ";
+        assert_eq!(report.lines("a.conf"), [expected]);
+        let head = report.head("a.conf");
+        assert!(!head.contains(|one: char| one.is_control() && one != '\n'), "{head:?}");
+        assert!(head.contains("`a b: 1 c`"), "{head}");
     }
 }
