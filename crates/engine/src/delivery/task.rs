@@ -95,7 +95,9 @@ pub(crate) async fn run(
                 break;
             }
             wake_at = task.dispatcher.next_wake().filter(|_| task.may_send());
-            wake_at = wake_at.into_iter().chain(task.looks_again).min();
+            // What was due when it was asked for, and was not there, is not due at once again.
+            let not_again = |at: Instant| if at <= began { began + TURN } else { at };
+            wake_at = wake_at.into_iter().chain(task.looks_again).map(not_again).min();
         }
         task.delivery.health.note_work(&mut workload, began, Instant::now());
         if !has_time {
