@@ -95,7 +95,7 @@ pub(crate) async fn run(
                 break;
             }
             wake_at = task.dispatcher.next_wake().filter(|_| task.may_send());
-            // What was due when it was asked for, and was not there, is not due at once again.
+            // Nothing was there at a time that has passed: it is not looked for again at once.
             let not_again = |at: Instant| if at <= began { began + TURN } else { at };
             wake_at = wake_at.into_iter().chain(task.looks_again).map(not_again).min();
         }
