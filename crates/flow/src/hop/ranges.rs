@@ -16,8 +16,9 @@ const SENT_LIMIT_BYTES: usize = 2048;
 /// A header that is received may have this many ranges, of all its sources.
 const RECEIVED_LIMIT: usize = 4096;
 
-/// Memory of a source beside its ranges.
-const SOURCE_BYTES: usize = 128;
+/// Memory of a source beside its ranges, here and in the window, which does not forget it before
+/// the request ends.
+const SOURCE_BYTES: usize = 528;
 
 /// A delivery of a log: its frames have places in common. A hash of the log, whose id is new
 /// whenever its offsets begin anew, and of the delivery with all that it does to a frame. It tells

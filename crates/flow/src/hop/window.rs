@@ -117,7 +117,12 @@ impl Window {
                 Cover::Some => covers = [true, true],
             }
         }
-        ranges.0.keys().for_each(|source| self.note_use(*source));
+        for source in ranges.0.keys() {
+            // A source that is not known may be made up.
+            if self.sources.contains_key(source) {
+                self.note_use(*source);
+            }
+        }
         match covers {
             _ if is_arriving => Found::Arriving,
             [false, true] => {
@@ -138,6 +143,7 @@ impl Window {
         for (source, range) in ranges.iter() {
             self.sources.entry(source).or_default().arriving.insert(range.clone());
         }
+        ranges.0.keys().for_each(|source| self.note_use(*source));
         self.evict_sources();
     }
 
@@ -175,6 +181,7 @@ impl Window {
             self.ranges = self.ranges + heard.known.len() - before;
         }
         self.settle(ranges, floor);
+        self.evict_sources();
     }
 
     fn settle(&mut self, ranges: &Ranges, floor: Floor) {

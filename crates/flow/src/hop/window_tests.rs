@@ -78,6 +78,28 @@ fn a_window_is_bounded_and_forgets_what_was_heard_of_longest_ago() {
     assert!(window.totals().ranges <= 8 && window.totals().evicted_ranges >= 5);
 }
 
+/// Scenario: requests name a range that is known, or is arriving, and sources that nothing was
+/// stored of. Guarantee: they are refused, and leave nothing behind.
+#[test]
+fn a_request_that_is_not_stored_adds_no_source() {
+    let limits = Limits { sources: 3, ranges: 8, ranges_of_source: 4 };
+    let mut window = Window::new(limits, 0);
+    assert_eq!(window.arrive(&of(1, 0..1), false), new(None));
+    window.keep(&of(1, 0..1), None);
+    assert_eq!(window.arrive(&of(2, 0..1), false), new(None));
+    for (known, found) in [(1, Found::Overlaps), (2, Found::Arriving)] {
+        for made_up in 0..100_u128 {
+            let all = (100 * made_up..100 * made_up + 100).map(|source| of(10 + source, 0..1));
+            let ranges = all.chain([of(known, 0..1)]).flat_map(|it| {
+                it.iter().map(|(source, range)| (source, range.clone())).collect::<Vec<_>>()
+            });
+            assert_eq!(window.arrive(&Ranges::new(ranges), false), found);
+            assert_eq!(window.totals().sources, 2);
+        }
+    }
+    assert_eq!(window.arrive(&of(1, 0..1), false), Found::Known);
+}
+
 /// An item of the source: its frame and its number in it.
 type Item = (u64, u32);
 
@@ -268,5 +290,34 @@ proptest! {
             }
         }
         prop_assert_eq!(acknowledged.len(), finish, "at last everything is taken");
+    }
+}
+
+proptest! {
+    /// Guarantee: whatever requests name, the window has no more sources than its limit, or than
+    /// those whose requests are under way.
+    #[test]
+    fn the_number_of_sources_is_bounded_after_each_call(
+        requests in prop::collection::vec(
+            (prop::collection::vec(0u128..40, 1..8), 0u64..6, 0..3), 1..60
+        )
+    ) {
+        let limits = Limits { sources: 5, ranges: 12, ranges_of_source: 4 };
+        let mut window = Window::new(limits, 0);
+        let mut under_way: Vec<Ranges> = Vec::new();
+        for (sources, frame, end) in requests {
+            let range = Place::new(frame, 0)..Place::new(frame + 1, 0);
+            let ranges = Ranges::new(sources.iter().map(|it| (Source(*it), range.clone())));
+            if let Found::New(floor) = window.arrive(&ranges, false) {
+                match end {
+                    0 => window.keep(&ranges, floor),
+                    1 => window.forget(&ranges, floor),
+                    _ => under_way.push(ranges),
+                }
+            }
+            let busy: BTreeSet<_> = under_way.iter().flat_map(|it| it.0.keys()).collect();
+            let sources = window.totals().sources as usize;
+            prop_assert!(sources <= limits.sources.max(busy.len()), "{sources} {}", busy.len());
+        }
     }
 }
