@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use sluice_flow::{Exporter, ItemNames, Packed, Payload, Tally};
+use sluice_flow::{Exporter, ItemNames, Packed, Payload, Reserved, Tally};
 use sluice_log::Offset;
 
 use super::leased::Leased;
@@ -21,6 +21,13 @@ pub(crate) struct Counted {
     /// Taken by the backend's protocol, but not written: its form has no place for them.
     pub left_out: Tally,
     pub dead: Tally,
+}
+
+impl Counted {
+    fn new(reserved: Reserved) -> Counted {
+        let [written, left_out, dead] = std::array::from_fn(|_| Tally::new(reserved));
+        Counted { written, left_out, dead }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -46,6 +53,12 @@ pub(crate) struct Account {
 impl Account {
     pub(crate) fn new(found_items: u64, found_below: Offset) -> Account {
         Account { found_items, found_below, ..Account::default() }
+    }
+
+    /// The same with rows for these names, before anything is counted.
+    pub(super) fn with_rows(&self, reserved: Reserved) -> Account {
+        let [of_now, of_found] = std::array::from_fn(|_| Counted::new(reserved));
+        Account { of_now, of_found, ..Account::new(self.found_items, self.found_below) }
     }
 
     /// The frame was there before the delivery began.
@@ -184,6 +197,23 @@ mod tests {
         settled.add(40);
         drop(settled);
         assert_eq!((account.waiting(100), account.again.load(Ordering::Relaxed)), (100, 40));
+    }
+
+    /// Guarantee: names that the exporter reserves have rows, also of frames that were found.
+    #[test]
+    fn an_account_has_the_rows_of_its_exporter() {
+        let account = account().with_rows(&["vus"]);
+        assert_eq!(
+            (account.found_items, account.is_found(2), account.is_found(3)),
+            (7, true, false)
+        );
+        for Counted { written, left_out, dead } in [&account.of_now, &account.of_found] {
+            for tally in [written, left_out, dead] {
+                (0..300).for_each(|index| tally.add(format!("m{index}").as_bytes(), 1));
+                tally.add(b"vus", 1);
+                assert_eq!(tally.read().of("vus"), 1);
+            }
+        }
     }
 
     #[test]

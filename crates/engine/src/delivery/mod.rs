@@ -36,6 +36,8 @@ mod task;
 pub(crate) mod tests;
 #[cfg(test)]
 mod too_large_tests;
+#[cfg(test)]
+mod turns_tests;
 
 use std::fmt;
 use std::sync::Arc;
@@ -48,6 +50,7 @@ pub(crate) use dead_letters::{DeadLetterTotals, DeadLetters, Listing, OnDisk};
 pub(crate) use filling::{Filling, Lag};
 pub(crate) use naming::Names;
 pub(crate) use prepare::Preparer;
+use sluice_flow::Reserved;
 pub use sluice_flow::overload::Policy;
 use sluice_flow::overload::{BackendHealth, DeliveryState, Sheds, disk};
 use sluice_log::{CursorId, GivenUp, Log, ReaderGauges, Subscription};
@@ -191,6 +194,11 @@ impl Delivery {
             wake,
             receiving,
         }
+    }
+
+    /// Counts items of these names in rows of their own, whatever comes.
+    pub(crate) fn with_rows(self, reserved: Reserved) -> Self {
+        Delivery { account: Arc::new(self.account.with_rows(reserved)), ..self }
     }
 
     pub(crate) fn set_bounds(&self, bounds: Bounds, lease_bytes: u64) {

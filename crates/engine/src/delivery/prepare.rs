@@ -65,6 +65,14 @@ impl Unsendable {
     }
 }
 
+/// The limits at the time at which units are made.
+#[derive(Clone, Copy)]
+pub(crate) struct Limits {
+    pub units: SplitLimits,
+    /// For the input of steps that may make something else the next time.
+    pub steps: SplitLimits,
+}
+
 pub(crate) struct Preparer {
     pub names: Names,
     pub exporter: Arc<dyn Exporter>,
@@ -87,7 +95,7 @@ impl Preparer {
     pub(crate) fn next(
         &self,
         feed: &mut Feed,
-        limits: SplitLimits,
+        limits: Limits,
     ) -> Option<Result<Unit<Lease>, Unsendable>> {
         let next = self.make_next(feed, limits)?;
         feed.begin();
@@ -101,7 +109,7 @@ impl Preparer {
     fn make_next(
         &self,
         feed: &mut Feed,
-        limits: SplitLimits,
+        limits: Limits,
     ) -> Option<Result<Unit<Lease>, Unsendable>> {
         let leased = feed.leased.clone();
         let frame = &leased.entry.frame;
@@ -122,7 +130,8 @@ impl Preparer {
                 return Some(Err(whole(reason)));
             }
             if let Some((lease, Left::Here(parts))) = &mut feed.cutting {
-                let (bytes, items) = (bytes.min(limits.max_bytes), items.min(limits.max_items));
+                let SplitLimits { max_bytes, max_items } = limits.units;
+                let (bytes, items) = (bytes.min(max_bytes), items.min(max_items));
                 match self.large_work.on(bytes, items, || parts.next()) {
                     Some(Ok(part)) => {
                         let (lease, before) = (lease.clone(), feed.pass_items(part.sizes.items));
@@ -163,10 +172,10 @@ impl Preparer {
     }
 
     /// The next result of the steps, cut where it has to be. None after the last path.
-    fn next_cut(&self, feed: &mut Feed, limits: SplitLimits) -> Result<Option<Cut>, Unsendable> {
+    fn next_cut(&self, feed: &mut Feed, limits: Limits) -> Result<Option<Cut>, Unsendable> {
         let leased = feed.leased.clone();
         let frame = &leased.entry.frame;
-        while let Some(made) = self.next_made(feed, limits).transpose()? {
+        while let Some(made) = self.next_made(feed, limits.steps).transpose()? {
             let (Processed { payload, items, charged }, slice) = made;
             if items == 0 && frame.items > 0 {
                 continue;
@@ -176,7 +185,7 @@ impl Preparer {
             let is_slice = slice.is_some();
             let recipe = self.recipe(&leased, path, slice);
             let lease = Lease { leased, content, path, charged, headers: None, name, recipe };
-            let cut = self.cut(lease, items, limits);
+            let cut = self.cut(lease, items, limits.units);
             let mut cut = cut.map_err(|reason| Unsendable::whole(frame, reason))?;
             if let Cut::Unit(unit) = &mut cut {
                 let before = feed.pass_items(items);

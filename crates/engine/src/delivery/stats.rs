@@ -46,6 +46,9 @@ pub(crate) struct Stats {
     pub state: Mutex<State>,
     /// Why its dead letters cannot be stored, if they cannot.
     pub dead_letter_trouble: Mutex<Option<String>>,
+    /// Times that its task has looked for something to do.
+    #[cfg(test)]
+    pub turns: AtomicU64,
 }
 
 impl Stats {

@@ -22,7 +22,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 use super::dead_letter_writer::{DeadLetterWriter, Unwritten};
 use super::feed::Feed;
 use super::leased::{Fate, Leased};
-use super::prepare::{Lease, Preparer, dominant_header_bytes};
+use super::prepare::{Lease, Limits, Preparer, dominant_header_bytes};
 use super::sending::can_be_cut;
 use super::{Delivery, DeliveryId, Stop, messages, naming};
 use crate::large_work::requeue;
@@ -78,6 +78,8 @@ pub(crate) async fn run(
     let mut began = Instant::now();
     let mut workload = Workload::starting(began);
     loop {
+        #[cfg(test)]
+        task.delivery.stats.turns.fetch_add(1, Ordering::Relaxed);
         let stopping = *stop.borrow_and_update();
         let (mut wake_at, mut has_time) = (None, true);
         if stopping == Stop::HandOver {
@@ -95,9 +97,7 @@ pub(crate) async fn run(
                 break;
             }
             wake_at = task.dispatcher.next_wake().filter(|_| task.may_send());
-            // Nothing was there at a time that has passed: it is not looked for again at once.
-            let not_again = |at: Instant| if at <= began { began + TURN } else { at };
-            wake_at = wake_at.into_iter().chain(task.looks_again).map(not_again).min();
+            wake_at = wake_at.into_iter().chain(task.looks_again).min();
         }
         task.delivery.health.note_work(&mut workload, began, Instant::now());
         if !has_time {
@@ -138,6 +138,8 @@ impl Task {
             self.delivery.count_dropped(self.delivery.log.take_dropped(self.delivery.cursor).items);
         }
         self.shed_retries();
+        // A frame that is not looked at now waits for an answer, not for this time.
+        self.looks_again = None;
         let mut has_time = true;
         loop {
             let mut progressed = false;
@@ -213,7 +215,8 @@ impl Task {
             return false;
         };
         self.has_read_enough = false;
-        match self.preparer.next(&mut feed, self.dispatcher.unit_limits()) {
+        let (units, steps) = (self.dispatcher.unit_limits(), self.dispatcher.step_limits());
+        match self.preparer.next(&mut feed, Limits { units, steps }) {
             Some(Ok(unit)) => self.dispatcher.offer(unit, now),
             Some(Err(part)) => self.set_aside(Unwritten::of(feed.leased.clone(), part), None),
             None => {
@@ -288,9 +291,9 @@ impl Task {
             return self.hand_back(batch.units, reason);
         }
         let (was_packed, mut kept_bytes) = (packed.is_some(), 0);
-        let is_taken = outcome.is_taken();
-        let is_cut = is_late && self.note_late(&mut batch);
-        if outcome.is_taken() {
+        let (now, is_taken) = (Instant::now(), outcome.is_taken());
+        let is_cut = is_late && self.note_late(&mut batch, now);
+        if is_taken {
             self.note_written(&batch, packed.as_ref());
             let bytes = packed.map_or(0, |packed| packed.len_bytes as u64);
             self.delivery.stats.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -299,7 +302,6 @@ impl Task {
         {
             kept_bytes = self.keep_packed(&mut batch, packed);
         }
-        let now = Instant::now();
         let verdict = match naming::narrow(&mut batch, outcome) {
             Outcome::TooLarge { reason } if !was_packed => {
                 self.dispatcher.note_unpackable(batch, reason, now)
@@ -319,12 +321,16 @@ impl Task {
     }
 
     /// Whether a batch that was not answered in time is cut before it is sent again.
-    fn note_late(&mut self, batch: &mut Batch<Lease>) -> bool {
-        let late = self.dispatcher.note_late(batch);
-        if let Late::Cut { first_size: Some(most_items) } = late {
+    fn note_late(&mut self, batch: &mut Batch<Lease>, now: Instant) -> bool {
+        let Late::Cut { first_size } = self.dispatcher.note_late(batch, now) else { return false };
+        if let Some(most_items) = first_size {
             messages::log_smaller(&self.delivery, batch.items, most_items);
         }
-        late != Late::Whole
+        // A single unit is cut first.
+        if batch.units.len() > 1 {
+            self.let_go_if_short(&mut batch.units);
+        }
+        true
     }
 
     fn apply(&mut self, verdict: Verdict<Lease>) {
@@ -352,7 +358,7 @@ impl Task {
                     let reason = messages::of_long_header(&reason, unit.items, bytes);
                     self.dead(vec![unit], cause, &reason);
                 } else {
-                    self.divide(unit, limits);
+                    self.divide(unit, limits, cause);
                 }
             }
             Verdict::Dead { units, cause, reason } => self.dead(units, cause, &reason),
@@ -361,10 +367,16 @@ impl Task {
         self.delivery.note_room();
     }
 
-    fn divide(&mut self, unit: Unit<Lease>, limits: SplitLimits) {
+    fn divide(&mut self, unit: Unit<Lease>, limits: SplitLimits, cause: Cause) {
         let (lease, items) = (unit.lease.clone(), unit.items);
         match self.preparer.divide(unit, limits) {
-            Ok(parts) => self.dispatcher.divided(parts),
+            Ok(mut parts) => {
+                // Those of a late unit wait as it would; other ones are sent at once.
+                if cause == Cause::GivenUp {
+                    self.let_go_if_short(&mut parts);
+                }
+                self.dispatcher.divided(parts);
+            }
             Err(reason) => self.set_part_aside(&lease, items, None, reason),
         }
     }

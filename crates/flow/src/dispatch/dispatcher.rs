@@ -4,11 +4,11 @@ mod in_order;
 mod late;
 mod refused;
 mod request_size;
+mod sizes;
+mod wake;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-
-use sluice_otlp::SplitLimits;
 
 use super::batcher::{BatchPolicy, Batcher, Trigger};
 use super::bisection::Bisection;
@@ -20,7 +20,7 @@ use crate::export::Outcome;
 use crate::taken_share::TakenShare;
 use late::LateRequests;
 use refused::Cut;
-use request_size::RequestSize;
+use request_size::{RequestSize, TAKEN_BEFORE_LARGER};
 
 pub use late::Late;
 
@@ -129,11 +129,11 @@ impl<L> Dispatcher<L> {
             true => ConcurrencyLimits { initial: 1, max: 1 },
             false => policy.concurrency,
         };
-        Dispatcher {
+        let mut dispatcher = Dispatcher {
             policy,
             batcher: Batcher::new(policy.batch),
             concurrency: Concurrency::new(concurrency),
-            request_size: RequestSize::new(1, policy.batch.max_bytes),
+            request_size: RequestSize::new(1, policy.batch.max_bytes, TAKEN_BEFORE_LARGER),
             late: LateRequests::new(policy.least_items, policy.batch.max_items),
             waiting: BTreeMap::new(),
             bisection: Bisection::default(),
@@ -146,7 +146,9 @@ impl<L> Dispatcher<L> {
             failures_in_a_row: 0,
             share_before_failures: 1.0,
             draining: false,
-        }
+        };
+        dispatcher.set_sizes();
+        dispatcher
     }
 
     pub fn state(&self) -> &State {
@@ -167,13 +169,6 @@ impl<L> Dispatcher<L> {
 
     pub fn waiting_len(&self) -> usize {
         self.waiting.len()
-    }
-
-    /// Limits of a unit that is offered, in items and uncompressed bytes.
-    pub fn unit_limits(&self) -> SplitLimits {
-        // Bytes shrink with each `TooLarge` and items with late requests, for some time.
-        let BatchPolicy { max_items, max_bytes, .. } = self.batcher.policy;
-        SplitLimits { max_items: if max_items == 0 { usize::MAX } else { max_items }, max_bytes }
     }
 
     /// True if every unit that was offered is resolved.
@@ -252,14 +247,13 @@ impl<L> Dispatcher<L> {
             if let Some(batch) = self.take_never_refused(now, probing) {
                 return Some(batch);
             }
-            if probing || self.bisection.is_long_run() {
-                if self.in_flight() > 0 {
-                    // Their answers decide whether all data is at fault.
-                    return None;
-                }
-                if let Some(batch) = self.bisection.pop_edge() {
-                    return Some(batch);
-                }
+            if self.awaits_answers() {
+                return None;
+            }
+            if (probing || self.bisection.is_long_run())
+                && let Some(batch) = self.bisection.pop_edge()
+            {
+                return Some(batch);
             }
         }
         let is_first_fresh = self.probing.has_fresh && !self.probing.had_fresh;
@@ -282,40 +276,31 @@ impl<L> Dispatcher<L> {
     /// precedes what was refused. Of probes, each second one at most.
     fn take_never_refused(&mut self, now: Instant, probing: bool) -> Option<Batch<L>> {
         let is_turn = !std::mem::take(&mut self.probing.was_never_refused);
-        let mut waiting = self.waiting.iter().filter(|(_, batch)| batch.refused.is_none());
         let may_go = |due: Instant| if probing { is_turn } else { due <= now };
-        let (&place, _) = waiting.next().filter(|((due, _), _)| may_go(*due))?;
+        let place = self.first_never_refused().filter(|(due, _)| may_go(*due))?;
         self.probing.was_never_refused = probing;
         self.waiting.remove(&place)
     }
 
-    fn take_gathered(&mut self, now: Instant) -> Option<Batch<L>> {
+    fn first_never_refused(&self) -> Option<WaitingPlace> {
+        let mut waiting = self.waiting.iter().filter(|(_, batch)| batch.refused.is_none());
+        waiting.next().map(|(&place, _)| place)
+    }
+
+    /// Units that gather are sent at once. With nothing in flight, gathering would only add
+    /// latency: others gather while this batch is in flight.
+    fn gathers_no_longer(&self) -> bool {
         let lingers = matches!(self.policy.batch.trigger, Trigger::Linger(_));
-        if self.draining || (lingers && self.in_flight() == 0) {
-            // With nothing in flight, gathering would only add latency: units gather while this
-            // batch is in flight.
+        self.draining || lingers && self.in_flight() == 0
+    }
+
+    fn take_gathered(&mut self, now: Instant) -> Option<Batch<L>> {
+        if self.gathers_no_longer() {
             self.batcher.close_all();
         } else {
             self.batcher.close_due(now);
         }
         self.batcher.pop()
-    }
-
-    /// Time at which `next` should be called again if nothing else happens.
-    pub fn next_wake(&self) -> Option<Instant> {
-        if self.concurrency.free() == 0 {
-            return None;
-        }
-        if self.state != State::Open {
-            return self.probing.next.filter(|_| self.in_flight() == 0);
-        }
-        let retry = self.next_retry();
-        let next_due = self.batcher.next_due().filter(|_| !self.policy.in_order || retry.is_none());
-        [retry, next_due].into_iter().flatten().min()
-    }
-
-    fn next_retry(&self) -> Option<Instant> {
-        self.waiting.first_key_value().map(|(&(due, _), _)| due)
     }
 
     /// Applies the outcome of a batch. `random` is uniform in 0..1.
@@ -355,9 +340,7 @@ impl<L> Dispatcher<L> {
             }
             Outcome::Failed { reason } => return self.rejected(batch, Cause::Failed, reason, at),
         };
-        self.request_size.note_taken(batch.bytes);
-        self.late.note_taken(batch.items as usize);
-        self.set_sizes();
+        self.note_size_taken(&batch);
         self.note_delivered(&batch, now);
         Verdict::Delivered { units: batch.units, rejected_items, reason }
     }

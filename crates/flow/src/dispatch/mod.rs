@@ -11,6 +11,8 @@ mod retry;
 #[cfg(test)]
 mod tests;
 mod verdict;
+#[cfg(test)]
+mod wake_tests;
 
 pub use batcher::{BatchPolicy, Trigger};
 pub use bisection::Refused;

@@ -466,7 +466,7 @@ fn sent_to_a_slow_backend(policy: DispatchPolicy) -> Vec<u64> {
         for mut batch in in_flight {
             let mut outcome = Outcome::Delivered;
             if batch.items > 150 {
-                dispatcher.note_late(&mut batch);
+                dispatcher.note_late(&mut batch, now);
                 outcome = retry_after(None);
             }
             match dispatcher.note_outcome(batch, outcome, now, 0.5) {
@@ -507,12 +507,14 @@ fn parts_of_a_late_unit_wait_as_it_would() {
     let (start, mut dispatcher) = (Instant::now(), Dispatcher::new(policy));
     dispatcher.offer(unit(0, 500, 1000), start);
     let mut batch = dispatcher.next(start).expect("a batch");
-    assert_eq!(dispatcher.note_late(&mut batch), Late::Whole);
+    assert_eq!(dispatcher.note_late(&mut batch, start), Late::Whole);
     let verdict = dispatcher.note_outcome(batch, retry_after(None), start, 0.5);
     assert!(matches!(verdict, Verdict::Kept), "{verdict:?}");
     let mut batch = dispatcher.next(start + minute).expect("a retry");
-    assert_eq!(dispatcher.note_late(&mut batch), Late::Cut { first_size: Some(250) });
-    assert_eq!(dispatcher.unit_limits().max_items, 250);
+    let late = dispatcher.note_late(&mut batch, start + minute);
+    assert_eq!(late, Late::Cut { first_size: Some(250) });
+    let limits = [dispatcher.unit_limits(), dispatcher.step_limits()];
+    assert_eq!(limits.map(|it| it.max_items), [250, 512]);
     let verdict = dispatcher.note_outcome(batch, retry_after(None), start + minute, 0.5);
     let Verdict::Divide { unit: cut, limits, .. } = verdict else { panic!("{verdict:?}") };
     assert_eq!((cut.lease, limits.max_items), (0, 250));

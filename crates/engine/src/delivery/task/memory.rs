@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use sluice_flow::Packed;
-use sluice_flow::dispatch::{Batch, State};
+use sluice_flow::dispatch::{Batch, State, Unit};
 
 use super::Task;
 use crate::delivery::Delivery;
@@ -63,6 +63,19 @@ impl Task {
         }
     }
 
+    /// The backend has not taken these units. If memory is short, they are made again when they are
+    /// sent: then true.
+    pub(super) fn let_go_if_short(&self, units: &mut [Unit<Lease>]) -> bool {
+        let Delivery { private, private_limits, .. } = &*self.delivery;
+        let is_short = private_limits.is_short(private);
+        if is_short {
+            for unit in units {
+                self.preparer.let_go(&mut unit.lease);
+            }
+        }
+        is_short
+    }
+
     /// Keeps the packed request for the next attempt, if memory allows it. If memory is short, lets
     /// go even of payloads. Returns the bytes that the request is charged.
     pub(super) fn keep_packed(
@@ -70,10 +83,7 @@ impl Task {
         batch: &mut Batch<Lease>,
         packed: Option<Packed>,
     ) -> usize {
-        if self.delivery.private_limits.is_short(&self.delivery.private) {
-            for unit in &mut batch.units {
-                self.preparer.let_go(&mut unit.lease);
-            }
+        if self.let_go_if_short(&mut batch.units) {
             return 0;
         }
         let Some(packed) = packed else { return 0 };

@@ -4,7 +4,7 @@
 //!
 //! While the backend is gone, that cuts a few requests in vain, down to the smallest size.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sluice_otlp::SplitLimits;
 
@@ -15,6 +15,14 @@ use crate::dispatch::{Batch, Cause, Verdict};
 
 /// Late requests in a row after which requests get smaller: one may be late by chance.
 const LATE_IN_A_ROW: u32 = 2;
+/// A late request that comes later than this after the one before begins another row. It is longer
+/// than timeouts and the pauses between retries: the same request may be late again.
+const ROW_LASTS: Duration = Duration::from_secs(10 * 60);
+
+/// As for requests that are too large, but soon: a backend that hung says nothing of the sizes that
+/// it takes, so that after many hangs the way back from the least size has to stay short. For one
+/// that is too slow for good, each try costs a timeout: tries get rarer up to a point.
+const TAKEN_BEFORE_LARGER: (u32, u32) = (8, 64);
 
 /// Consequence of a late request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,17 +39,25 @@ pub(super) struct LateRequests {
     /// None: it stays as it is.
     least: Option<usize>,
     size: RequestSize,
-    in_a_row: u32,
-    /// The fewest items of a late request of the present run.
-    fewest: usize,
+    /// None before the first one.
+    row: Option<Row>,
+}
+
+/// Late requests in a row.
+#[derive(Clone, Copy)]
+struct Row {
+    requests: u32,
+    fewest_items: usize,
+    /// The time of the last one.
+    last: Instant,
 }
 
 impl LateRequests {
     /// Sizes in items, of which 0 is no bound. `least`: requests of no more stay as they are.
     pub(super) fn new(least: Option<usize>, configured: usize) -> LateRequests {
         let configured = if configured == 0 { usize::MAX } else { configured };
-        let size = RequestSize::new(least.unwrap_or(configured), configured);
-        LateRequests { least, size, in_a_row: 0, fewest: usize::MAX }
+        let size = RequestSize::new(least.unwrap_or(configured), configured, TAKEN_BEFORE_LARGER);
+        LateRequests { least, size, row: None }
     }
 
     /// The most items of a request.
@@ -50,7 +66,7 @@ impl LateRequests {
     }
 
     /// A request with so many items is late.
-    pub(super) fn note_late(&mut self, items: usize) -> Late {
+    pub(super) fn note_late(&mut self, items: usize, now: Instant) -> Late {
         // A single item cannot be cut.
         if self.least.is_none_or(|least| items <= least.max(1)) {
             return Late::Whole;
@@ -59,38 +75,38 @@ impl LateRequests {
             // It was sent before requests got smaller: others of its size were late as well.
             return Late::Cut { first_size: None };
         }
-        self.in_a_row += 1;
-        self.fewest = self.fewest.min(items);
-        if self.in_a_row < LATE_IN_A_ROW {
+        let lasts = |row: &Row| now.saturating_duration_since(row.last) < ROW_LASTS;
+        let (before, fewest_items) = match self.row.take().filter(lasts) {
+            None => (0, items),
+            Some(row) => (row.requests, row.fewest_items.min(items)),
+        };
+        if before + 1 < LATE_IN_A_ROW {
+            self.row = Some(Row { requests: before + 1, fewest_items, last: now });
             return Late::Whole;
         }
         let was_full = self.size.is_full();
-        self.size.note_too_large(self.fewest);
-        self.end_run();
+        self.size.note_too_large(fewest_items);
         Late::Cut { first_size: was_full.then_some(self.size()) }
     }
 
     /// A request with so many items was taken in time. One that is smaller than all late ones says
-    /// nothing of these.
-    pub(super) fn note_taken(&mut self, items: usize) {
-        if items >= self.fewest {
-            self.end_run();
-        }
-        self.size.note_taken(items);
-    }
-
-    fn end_run(&mut self) {
-        (self.in_a_row, self.fewest) = (0, usize::MAX);
+    /// nothing of these. True if later ones may be larger now.
+    pub(super) fn note_taken(&mut self, items: usize) -> bool {
+        self.row = self.row.filter(|row| items < row.fewest_items);
+        self.size.note_taken(items)
     }
 }
 
 impl<L> Dispatcher<L> {
     /// Takes note that a batch was not answered in time, before [`Dispatcher::note_outcome`] gets
     /// its outcome, which is to be sent again.
-    pub fn note_late(&mut self, batch: &mut Batch<L>) -> Late {
-        let late = self.late.note_late(batch.items as usize);
+    pub fn note_late(&mut self, batch: &mut Batch<L>, now: Instant) -> Late {
+        let size = self.late.size();
+        let late = self.late.note_late(batch.items as usize, now);
         batch.is_to_be_cut = late != Late::Whole;
-        self.set_sizes();
+        if self.late.size() != size {
+            self.set_sizes();
+        }
         late
     }
 
@@ -142,16 +158,16 @@ mod tests {
     /// to the least. The first time that this happens is told.
     #[test]
     fn each_second_late_request_in_a_row_halves_the_size() {
-        let mut late = late();
-        assert_eq!((late.note_late(5_000), late.size()), (Late::Whole, 10_000));
-        assert_eq!(late.note_late(5_000), Late::Cut { first_size: Some(2_500) });
+        let (mut late, now) = (late(), Instant::now());
+        assert_eq!((late.note_late(5_000, now), late.size()), (Late::Whole, 10_000));
+        assert_eq!(late.note_late(5_000, now), Late::Cut { first_size: Some(2_500) });
         for size in [1_250, 625, 312, 156, 100] {
             let items = late.size();
-            assert_eq!((late.note_late(items), late.size()), (Late::Whole, items));
-            assert_eq!((late.note_late(items), late.size()), (CUT, size));
+            assert_eq!((late.note_late(items, now), late.size()), (Late::Whole, items));
+            assert_eq!((late.note_late(items, now), late.size()), (CUT, size));
         }
         for items in [100, 1, 100, 100] {
-            assert_eq!((late.note_late(items), late.size()), (Late::Whole, 100));
+            assert_eq!((late.note_late(items, now), late.size()), (Late::Whole, 100));
         }
     }
 
@@ -159,12 +175,12 @@ mod tests {
     /// are cut, and say nothing of the new one.
     #[test]
     fn late_requests_of_the_size_before_do_not_count_again() {
-        let mut late = late();
-        late.note_late(5_000);
+        let (mut late, now) = (late(), Instant::now());
+        late.note_late(5_000, now);
         for _ in 0..20 {
-            late.note_late(5_000);
+            late.note_late(5_000, now);
         }
-        assert_eq!((late.note_late(5_000), late.size()), (CUT, 2_500));
+        assert_eq!((late.note_late(5_000, now), late.size()), (CUT, 2_500));
     }
 
     /// Guarantee: a request as large as the late ones that is taken ends their row; smaller ones,
@@ -172,10 +188,10 @@ mod tests {
     #[test]
     fn only_a_request_that_is_as_large_ends_a_row() {
         for (taken, size) in [(5_000, 10_000), (10_000, 10_000), (4_999, 2_500), (20, 2_500)] {
-            let mut late = late();
-            late.note_late(5_000);
+            let (mut late, now) = (late(), Instant::now());
+            late.note_late(5_000, now);
             late.note_taken(taken);
-            late.note_late(5_000);
+            late.note_late(5_000, now);
             assert_eq!(late.size(), size, "{taken}");
         }
     }
@@ -184,9 +200,9 @@ mod tests {
     /// one; from there on the next time is told again.
     #[test]
     fn taken_requests_double_the_size() {
-        let mut late = late();
+        let (mut late, now) = (late(), Instant::now());
         (0..2).for_each(|_| {
-            late.note_late(400);
+            late.note_late(400, now);
         });
         let mut sizes = vec![late.size()];
         while late.size() < 10_000 {
@@ -195,17 +211,56 @@ mod tests {
         }
         sizes.dedup();
         assert_eq!(sizes, [200, 400, 800, 1_600, 3_200, 6_400, 10_000]);
-        late.note_late(5_000);
-        assert_eq!(late.note_late(5_000), Late::Cut { first_size: Some(2_500) });
+        late.note_late(5_000, now);
+        assert_eq!(late.note_late(5_000, now), Late::Cut { first_size: Some(2_500) });
+    }
+
+    /// Scenario: requests are late, with smaller ones taken in between. Guarantee: one is in a row
+    /// with the one before only within some minutes of it.
+    #[test]
+    fn a_row_ends_some_minutes_after_its_last_request() {
+        let minutes = |count: u64| Duration::from_secs(60 * count);
+        for (pauses, size) in [([9, 1], 2_500), ([10, 9], 2_500), ([600, 10], 10_000)] {
+            let (mut late, mut now) = (late(), Instant::now());
+            late.note_late(5_000, now);
+            for pause in pauses {
+                late.note_taken(20);
+                now += minutes(pause);
+                if late.size() == 10_000 {
+                    late.note_late(5_000, now);
+                }
+            }
+            assert_eq!(late.size(), size, "{pauses:?}");
+        }
+    }
+
+    /// Scenario: a backend hangs again and again just after requests got larger. Guarantee: the way
+    /// back from the least size stays short; the first time it is shorter.
+    #[test]
+    fn the_way_back_after_many_hangs_is_short() {
+        let (mut late, mut now) = (late(), Instant::now());
+        let mut ways = Vec::new();
+        for _ in 0..20 {
+            while late.size() > 100 {
+                now += Duration::from_secs(5);
+                late.note_late(late.size(), now);
+            }
+            let mut taken = 1..;
+            ways.extend(taken.find(|_| {
+                late.note_taken(late.size());
+                late.size() == 10_000
+            }));
+        }
+        assert_eq!((ways[0], ways[1], ways[19]), (7 * 8, 7 * 16, 7 * 64));
     }
 
     /// Guarantee: without a least size, or below it, nothing is cut.
     #[test]
     fn what_may_not_be_cut_stays_whole() {
         for (least, configured) in [(None, 10_000), (Some(100), 50), (Some(0), 1)] {
-            let mut late = LateRequests::new(least, configured);
+            let (mut late, now) = (LateRequests::new(least, configured), Instant::now());
             for _ in 0..10 {
-                assert_eq!(late.note_late(configured), Late::Whole);
+                assert_eq!(late.note_late(configured, now), Late::Whole);
             }
             assert_eq!(late.size(), configured);
         }

@@ -5,7 +5,6 @@ use std::time::Instant;
 use sluice_otlp::SplitLimits;
 
 use super::{Dispatcher, Moment, State};
-use crate::dispatch::batcher::BatchPolicy;
 use crate::dispatch::bisection::{Place, Refused};
 use crate::dispatch::{Batch, Cause, Unit, Verdict, retry};
 
@@ -116,16 +115,6 @@ impl<L> Dispatcher<L> {
             true => Verdict::Dead { units: batch.units, cause, reason },
             false => self.refused_alone(batch, cause, reason, at),
         }
-    }
-
-    /// Gives later batches the sizes that the backend takes.
-    pub(super) fn set_sizes(&mut self) {
-        let BatchPolicy { full_items, full_bytes, .. } = self.policy.batch;
-        let (max_items, max_bytes) = (self.late.size(), self.request_size.present());
-        let (full_items, full_bytes) = (full_items.min(max_items), full_bytes.min(max_bytes));
-        let policy = self.batcher.policy;
-        self.batcher.policy =
-            BatchPolicy { full_items, full_bytes, max_items, max_bytes, ..policy };
     }
 
     /// Cuts a batch in two, which go out ahead of everything else, the first half first.
