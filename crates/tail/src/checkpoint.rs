@@ -23,15 +23,18 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use crate::journal::Write;
 use crate::known::Known;
 use crate::sent::Sent;
+use crate::shown::Shown;
 
 const VERSION: u32 = 3;
 const MAGIC: &str = "sluice-tail";
@@ -39,6 +42,8 @@ const SUM: &str = "crc32c ";
 const GONE: &str = "gone";
 const SENT: &str = "sent ";
 const LOCK_INTERVAL: Duration = Duration::from_millis(50);
+/// It has the paths of files.
+const MODE: u32 = 0o600;
 
 /// Adds the line of a content, or that it is gone.
 pub(crate) fn add_line(text: &mut String, number: u64, known: Option<&Known>) {
@@ -216,22 +221,21 @@ impl Checkpoint {
         let directory = path.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(directory)
             .map_err(|error| failed("make the directory of checkpoints", directory, error))?;
-        let lock = lock(path, patience)?;
+        let try_lock = |file: &File| flock(file, FlockOperation::NonBlockingLockExclusive);
+        let lock = lock(path, patience, try_lock)?;
         let known = match fs::read(path) {
             Ok(bytes) => match read(&bytes) {
                 Ok(Read { known, torn_bytes, damaged_bytes }) => {
                     if torn_bytes > 0 {
-                        tracing::warn!(checkpoint = %path.display(), bytes = torn_bytes,
+                        tracing::warn!(checkpoint = %Shown(path), bytes = torn_bytes,
                             "the last changes of the checkpoint are not whole: some lines may \
                              arrive again");
                     }
                     if damaged_bytes > 0 {
-                        let aside = aside(path);
-                        fs::write(&aside, &bytes)
-                            .map_err(|error| failed("copy the damaged checkpoint", path, error))?;
-                        tracing::error!(checkpoint = %path.display(), bytes = damaged_bytes,
-                            copied_to = %aside.display(), "changes within the checkpoint are \
-                             damaged: some lines may arrive again");
+                        let copied_to = copy_aside(path, |to| to.write_all(&bytes));
+                        tracing::error!(checkpoint = %Shown(path), bytes = damaged_bytes,
+                            copied_to, "changes within the checkpoint are damaged: some lines may \
+                             arrive again");
                     }
                     Some(known)
                 }
@@ -240,7 +244,7 @@ impl Checkpoint {
                     fs::rename(path, &aside)
                         .map_err(|error| failed("rename the unusable checkpoint", path, error))?;
                     tracing::error!(
-                        checkpoint = %path.display(), renamed_to = %aside.display(), reason,
+                        checkpoint = %Shown(path), renamed_to = %Shown(&aside), reason,
                         "the checkpoint cannot be used: files are read from where start_at says"
                     );
                     None
@@ -308,7 +312,7 @@ impl Checkpoint {
 
     fn save(&self, text: &str) -> io::Result<()> {
         let new = beside(&self.path, ".new");
-        let mut file = File::create(&new)?;
+        let mut file = create(&new)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         let mut growing = self.growing();
@@ -329,36 +333,70 @@ impl Checkpoint {
 }
 
 /// Takes the lock. It has the number of its process, whose receivers follow each other at a reload.
-fn lock(path: &Path, patience: Duration) -> Result<File, String> {
+/// On a full disk it has none.
+fn lock(
+    path: &Path,
+    patience: Duration,
+    try_lock: impl Fn(&File) -> Result<(), Errno>,
+) -> Result<File, String> {
     let lock_path = beside(path, ".lock");
-    let unwritten = |error| failed("write the checkpoint's lock", &lock_path, error);
-    let file = File::options().create(true).truncate(false).read(true).write(true).open(&lock_path);
-    let mut file = file.map_err(unwritten)?;
+    let unlocked = |error| failed("lock the checkpoint with", &lock_path, error);
+    let mut options = File::options();
+    options.create(true).truncate(false).read(true).write(true).mode(MODE);
+    let mut file = options.open(&lock_path).map_err(unlocked)?;
     let own = std::process::id().to_string();
     let until = Instant::now() + patience;
-    while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+    while let Err(error) = try_lock(&file) {
+        if error == Errno::INTR {
+            continue;
+        }
+        if error != Errno::WOULDBLOCK {
+            return Err(unlocked(error.into()));
+        }
         let mut holder = String::new();
         let _ = file.rewind().and_then(|()| (&mut file).take(32).read_to_string(&mut holder));
-        if holder != own {
-            return Err(format!("another process uses the checkpoint `{}`", path.display()));
+        if holder != own && !holder.is_empty() {
+            return Err(format!("another process uses the checkpoint `{}`", Shown(path)));
         }
         if Instant::now() >= until {
             return Err(format!(
                 "the receiver as it was configured before does not end, and uses the checkpoint \
                  `{}`: reload again later",
-                path.display()
+                Shown(path)
             ));
         }
         std::thread::sleep(LOCK_INTERVAL);
     }
     let noted = file.set_len(0).and_then(|()| file.rewind());
-    let noted = noted.and_then(|()| file.write_all(own.as_bytes()));
-    noted.map_err(unwritten)?;
+    if let Err(error) = noted.and_then(|()| file.write_all(own.as_bytes())) {
+        tracing::warn!(lock = %Shown(&lock_path), %error,
+            "cannot write the process's number into the checkpoint's lock, which is held");
+    }
     Ok(file)
 }
 
 fn failed(what: &str, at: &Path, error: io::Error) -> String {
-    format!("cannot {what} `{}`: {error}", at.display())
+    format!("cannot {what} `{}`: {error}", Shown(at))
+}
+
+/// A new file that only its owner reads.
+fn create(path: &Path) -> io::Result<File> {
+    let file = File::options().create(true).truncate(true).write(true).mode(MODE).open(path)?;
+    // It may be left of a release before. Some file systems have no modes.
+    let _ = file.set_permissions(fs::Permissions::from_mode(MODE));
+    Ok(file)
+}
+
+/// Keeps a copy of a damaged checkpoint, if there is room. Returns its name, or the error.
+fn copy_aside(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> String {
+    let aside = aside(path);
+    match create(&aside).and_then(|mut file| write(&mut file)) {
+        Ok(()) => Shown(&aside).to_string(),
+        Err(error) => {
+            let _ = fs::remove_file(&aside);
+            failed("copy it to", &aside, error)
+        }
+    }
 }
 
 /// A name for a checkpoint that is kept, which none has yet.

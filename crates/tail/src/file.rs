@@ -44,6 +44,8 @@ pub(crate) struct File {
     pub is_from_disk: bool,
     /// The content was compared with those that are known.
     pub is_identified: bool,
+    /// Its inode held another content before.
+    pub is_anew: bool,
     /// The bytes before the mark were compared since it was found.
     pub is_verified: bool,
     /// It went away with bytes that were not read, which is counted.
@@ -82,8 +84,8 @@ pub(crate) struct Rare {
     pub known_unread: u64,
     /// The end of the bytes that no record ends, and the time at which they came.
     pub partial: Option<(u64, Instant)>,
-    /// It may be a copy of another content until then.
-    pub held: Option<Instant>,
+    /// Since when it may be a copy of another content, and until when it is not read for that.
+    pub held: Option<(Instant, Instant)>,
     /// The size at which it could not be read.
     pub failed_size: Option<u64>,
     /// Bytes that were there at the first look, and are not read: it could not be opened then.
@@ -151,6 +153,7 @@ impl File {
             is_deleted: false,
             is_from_disk: false,
             is_identified: false,
+            is_anew: false,
             is_verified: false,
             is_lost: false,
             seen_at: 0,
@@ -171,15 +174,38 @@ impl File {
             ..Rare::default()
         };
         let size = mark.offset.saturating_add(unread);
-        let (is_identified, place, rare) = (true, Place::Missing, rare.into());
+        // Without a fingerprint it was not identified: the place is where that was to begin.
+        let is_identified = head.len > 0;
+        let (mark, old_bytes) =
+            if is_identified { (mark, 0) } else { (Mark::default(), mark.offset) };
+        let (place, rare) = (Place::Missing, Rare { old_bytes, ..rare }.into());
         let file = File::new(path.into(), inode, Instant::now());
         File { head, mark, is_identified, place, size, rare, ..file }
+    }
+
+    /// Whether a checkpoint has it. Of those that are not identified, those that would not be found
+    /// again, or not be read from the same place.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.is_identified
+            || self.is_anew
+            || self.rare.old_bytes > 0
+            || match self.place {
+                Place::Listed => false,
+                Place::Away => self.size > 0,
+                Place::Missing => self.rare.known_unread > 0,
+            }
     }
 
     /// Without the ranges that were sent.
     pub(crate) fn known_at(&self, mark: Mark) -> Known {
         let path = self.rare.known_path.as_ref().unwrap_or(&self.path).to_path_buf();
-        let unread = self.unread_behind(mark);
+        let old_bytes = self.rare.old_bytes;
+        let (mark, unread) = match self.is_identified {
+            true => (mark, self.unread_behind(mark)),
+            false => {
+                (Mark { offset: old_bytes, ..Mark::default() }, self.size.saturating_sub(old_bytes))
+            }
+        };
         Known { inode: self.inode, path, head: self.head, mark, unread, sent: Vec::new() }
     }
 

@@ -14,6 +14,7 @@ use crate::glob::{Found, LINKED_PATHS_MAX};
 use crate::gone::is_at;
 use crate::identify::mark_at;
 use crate::identity::{Head, Inode};
+use crate::shown::Shown;
 use crate::watch::Change;
 use crate::{FileId, Tail, inflate, window};
 
@@ -90,7 +91,7 @@ impl Tail {
         }
     }
 
-    fn is_meant(&self, path: &Path) -> bool {
+    pub(crate) fn is_meant(&self, path: &Path) -> bool {
         self.options.include.iter().any(|glob| glob.matches(path))
             && !self.options.exclude.iter().any(|glob| glob.matches(path))
     }
@@ -104,23 +105,26 @@ impl Tail {
         let include = std::mem::take(&mut self.options.include);
         for glob in &include {
             let (mut is_empty, mut skipped) = (true, None);
-            let mut visit = |found: Found<'_>| match found {
-                Found::Directory(path) => self.watcher.see(path),
-                Found::Skipped(path) => {
-                    skipped.get_or_insert_with(|| path.to_owned());
-                }
-                Found::File(path) => {
-                    is_empty = false;
-                    if self.options.exclude.iter().any(|glob| glob.matches(path)) {
-                        return;
+            let mut visit = |found: Found<'_>| {
+                match found {
+                    Found::Directory(path) => self.watcher.see(path),
+                    Found::Skipped(path) => {
+                        skipped.get_or_insert_with(|| path.to_owned());
                     }
-                    match &mut to_order {
-                        Some(paths) => drop(paths.insert(path.to_owned())),
-                        None => self.look_at(path, now),
+                    Found::File(path) => {
+                        is_empty = false;
+                        if self.options.exclude.iter().any(|glob| glob.matches(path)) {
+                            return false;
+                        }
+                        match &mut to_order {
+                            Some(paths) => drop(paths.insert(path.to_owned())),
+                            None => self.look_at(path, now),
+                        }
                     }
                 }
+                true
             };
-            glob.walk(&mut visit, &mut |path, error| {
+            glob.walk_for(&mut visit, &mut |path, error| {
                 failed.push((path.to_owned(), error.to_string()));
             });
             if is_empty && self.is_news(format!("pattern {}", glob.text())) {
@@ -129,17 +133,17 @@ impl Tail {
             if let Some(path) = skipped
                 && self.is_news(format!("links {}", glob.text()))
             {
-                tracing::warn!(pattern = glob.text(), path = %path.display(),
+                tracing::warn!(pattern = glob.text(), path = %Shown(path.as_ref()),
                     limit = LINKED_PATHS_MAX,
-                    "links lead `**` to one directory by more paths than the limit: this path is \
-                     not followed, as its files were found by the others. If their paths matter, \
-                     write a pattern that names the directories");
+                    "links lead `**` to one directory by more paths than the limit, or by eight \
+                     times as many on which all files are excluded: this path is not followed. If \
+                     it matters, write a pattern that names the directories");
             }
         }
         self.options.include = include;
         for (path, error) in &failed {
             if self.is_news(format!("directory {}", path.display())) {
-                tracing::error!(path = %path.display(), error,
+                tracing::error!(path = %Shown(path), error,
                     "cannot look into this directory: files there are not read");
             }
         }
@@ -221,6 +225,11 @@ impl Tail {
             return;
         };
         let file = &self.files[&id];
+        if !may_be_at(file, path, metadata) {
+            self.by_inode.remove(&inode);
+            self.see_new(path, inode, metadata, now);
+            return;
+        }
         if file.place == Place::Listed && *file.path != *path {
             if is_at(&file.path, inode) {
                 // Another name of the same file.
@@ -262,7 +271,7 @@ impl Tail {
         }
         if self.present_files() >= FILES_MAX {
             if self.is_news("too many files".to_owned()) {
-                tracing::error!(limit = FILES_MAX, path = %path.display(),
+                tracing::error!(limit = FILES_MAX, path = %Shown(path),
                     "the patterns mean more files than can be followed: the rest is not read");
             }
             return;
@@ -347,6 +356,15 @@ impl Tail {
             if due <= now { self.schedule.soon(id) } else { self.schedule.at(id, due) }
         }
     }
+}
+
+/// Whether a content of an inode may be in the file that has that now. One that was not identified
+/// before a restart has nothing else that tells.
+fn may_be_at(content: &File, path: &Path, metadata: &fs::Metadata) -> bool {
+    content.place != Place::Missing
+        || content.is_identified
+        || (metadata.len() >= content.size
+            && (content.rare.old_bytes == 0 || *content.path == *path))
 }
 
 /// Changes when a file is written to.

@@ -16,6 +16,8 @@ const DEPTH_MAX: usize = 64;
 /// Paths with links by which `**` enters one directory. Without a limit, directories that link to
 /// each other have more paths than can be visited.
 pub(crate) const LINKED_PATHS_MAX: usize = 8;
+/// The same with the paths on which all files are unwanted, which do not count otherwise.
+const TRIED_PATHS_MAX: usize = 8 * LINKED_PATHS_MAX;
 
 /// A pattern of paths. It matches bytes: names need not be UTF-8.
 #[derive(Clone, Debug)]
@@ -63,8 +65,22 @@ impl Glob {
     /// Calls `visit` with the directories that it looks into and the paths that match. What cannot
     /// be read is told to `fail`; the rest is visited.
     pub fn walk(&self, visit: &mut dyn FnMut(Found<'_>), fail: &mut dyn FnMut(&Path, &io::Error)) {
+        let mut visit = |found: Found<'_>| {
+            visit(found);
+            true
+        };
+        self.walk_for(&mut visit, fail);
+    }
+
+    /// The same for a part of the files: `visit` says which are wanted.
+    pub(crate) fn walk_for(
+        &self,
+        visit: &mut dyn FnMut(Found<'_>) -> bool,
+        fail: &mut dyn FnMut(&Path, &io::Error),
+    ) {
         let (above, linked) = (HashSet::new(), HashMap::new());
-        let mut walk = Walk { visit, fail, above, links: 0, linked };
+        let files = Files::default();
+        let mut walk = Walk { visit, fail, above, links: 0, linked, files };
         for parts in &self.alternatives {
             walk.linked.clear();
             walk.enter(&PathBuf::new(), parts, 0);
@@ -92,11 +108,20 @@ enum Entry {
 /// The paths with links by which `**` has entered a directory.
 struct Linked {
     paths: usize,
+    /// Of these, those on which all files were unwanted.
+    unwanted: usize,
     least_depth: usize,
 }
 
+/// The files that a walk has found.
+#[derive(Clone, Copy, Default)]
+struct Files {
+    wanted: usize,
+    unwanted: usize,
+}
+
 struct Walk<'w> {
-    visit: &'w mut dyn FnMut(Found<'_>),
+    visit: &'w mut dyn FnMut(Found<'_>) -> bool,
     fail: &'w mut dyn FnMut(&Path, &io::Error),
     /// Directories between the root and here: links may lead back to them.
     above: HashSet<Inode>,
@@ -104,12 +129,16 @@ struct Walk<'w> {
     links: usize,
     /// By the directory, and the number of parts behind the `**`.
     linked: HashMap<(Inode, usize), Linked>,
+    files: Files,
 }
 
 impl Walk<'_> {
     fn enter(&mut self, at: &Path, parts: &[Part], depth: usize) {
         match parts {
-            [] => (self.visit)(Found::File(at)),
+            [] => match (self.visit)(Found::File(at)) {
+                true => self.files.wanted += 1,
+                false => self.files.unwanted += 1,
+            },
             [Part::Name(name), rest @ ..] => {
                 let path = at.join(OsStr::from_bytes(name));
                 let found = fs::metadata(&path);
@@ -144,8 +173,10 @@ impl Walk<'_> {
             return;
         }
         if self.links > 0 && !self.may_enter(inode, rest.len(), depth) {
-            return (self.visit)(Found::Skipped(at));
+            (self.visit)(Found::Skipped(at));
+            return;
         }
+        let before = self.files;
         self.above.insert(inode);
         self.enter(at, rest, depth);
         for (name, entry) in self.list(at) {
@@ -157,14 +188,24 @@ impl Walk<'_> {
             }
         }
         self.above.remove(&inode);
+        let Files { wanted, unwanted } = self.files;
+        if wanted == before.wanted
+            && unwanted > before.unwanted
+            && let Some(linked) = self.linked.get_mut(&(inode, rest.len()))
+            && self.links > 0
+        {
+            linked.unwanted += 1;
+        }
     }
 
     /// Whether `**` enters the directory by one more path with links. By a shorter one it always
     /// does: by the others, what is below may have been too deep.
     fn may_enter(&mut self, inode: Inode, parts: usize, depth: usize) -> bool {
-        let first = Linked { paths: 0, least_depth: depth };
+        let first = Linked { paths: 0, unwanted: 0, least_depth: depth };
         let linked = self.linked.entry((inode, parts)).or_insert(first);
-        let may = linked.paths < LINKED_PATHS_MAX || depth < linked.least_depth;
+        let may = linked.paths < TRIED_PATHS_MAX
+            && linked.paths - linked.unwanted < LINKED_PATHS_MAX
+            || depth < linked.least_depth;
         linked.paths += usize::from(may);
         linked.least_depth = linked.least_depth.min(depth);
         may

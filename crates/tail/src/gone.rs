@@ -11,6 +11,7 @@ use crate::file::{File, Place};
 use crate::identify::is_gzip;
 use crate::identity::Inode;
 use crate::listing::Listings;
+use crate::shown::Shown;
 use crate::{FileId, Tail};
 
 /// Contents whose file may come back as it was, as when a volume is mounted late. Each takes about
@@ -48,28 +49,36 @@ impl Tail {
         self.bound_away();
     }
 
-    /// Open files of contents that have left their paths. Of a file that was removed, its bytes are
-    /// nowhere else.
+    /// Open files of contents that have left their paths: of a file that was removed, its bytes are
+    /// nowhere else. And of those that are not read to their end, which may be removed before the
+    /// next tail finds them.
     pub fn take_left(&mut self) -> Vec<(FileId, fs::File)> {
-        let away: Vec<FileId> = self.away.drain(..).collect();
         let mut left = Vec::new();
-        for id in away {
-            let Some(file) = self.files.get_mut(&id) else { continue };
-            if file.place == Place::Away
+        for (id, file) in &mut self.files {
+            if (file.place == Place::Away || !file.is_identified || file.unread() > 0)
                 && let Some(open) = file.open.take()
             {
                 self.open_count -= 1;
-                left.push((id, open));
+                left.push((*id, open));
             }
         }
         left
     }
 
-    /// Goes on with the open file of a content that has left, as [`Tail::take_left`] of another
-    /// tail gave it. The content is remembered already.
+    /// Goes on with an open file, as [`Tail::take_left`] of another tail gave it. The content is
+    /// remembered already.
     pub fn follow(&mut self, id: FileId, open: fs::File, now: Instant) {
         let is_gzip = is_gzip(self.options.compression, &open);
         let Ok(metadata) = open.metadata() else { return };
+        let Some(file) = self.files.get(&id) else { return };
+        // It may be no longer meant.
+        if is_at(&file.path, file.inode) && !self.is_meant(&file.path) {
+            if !file.is_identified {
+                self.set_present(id);
+                self.forget(id);
+            }
+            return;
+        }
         self.set_present(id);
         let Some(file) = self.files.get_mut(&id) else { return };
         file.is_gzip = is_gzip.ok().flatten().unwrap_or(false);
@@ -92,7 +101,7 @@ impl Tail {
         if unread > 0 {
             // It is not known how much the rest of a compressed file would be.
             let bytes = if file.is_gzip { 0 } else { unread };
-            tracing::warn!(path = %file.path.display(), bytes, compressed = file.is_gzip,
+            tracing::warn!(path = %Shown(&file.path), bytes, compressed = file.is_gzip,
                 "a file went away before it was read to its end");
             self.count_lost(id, bytes);
         }
@@ -109,7 +118,7 @@ impl Tail {
 
     /// Bytes that were read of a content were not delivered, and its file is gone.
     pub fn lose(&mut self, id: FileId, bytes: u64) {
-        let path = self.path(id).unwrap_or(Path::new("")).display().to_string();
+        let path = Shown(self.path(id).unwrap_or(Path::new(""))).to_string();
         tracing::warn!(
             path,
             bytes,
@@ -128,7 +137,7 @@ impl Tail {
             files += 1;
             bytes = bytes.saturating_add(std::mem::take(&mut file.rare.known_unread));
             file.is_lost = true;
-            paths.push(file.path.display().to_string());
+            paths.push(Shown(&file.path).to_string());
         }
         if files == 0 {
             return;
@@ -177,6 +186,9 @@ impl Tail {
         self.missing_order.remove(&(file.seen_at, id));
         self.over_order.remove(&(file.seen_at, id));
         file.place = Place::Listed;
+        if !file.is_identified && file.rare.known_unread > 0 {
+            file.rare.known_unread = 0;
+        }
         (file.is_verified, file.is_over, file.is_lost) = (false, false, false);
     }
 
@@ -193,7 +205,7 @@ impl Tail {
         let forgotten = self.forget_oldest(|tail| &tail.missing_order, excess);
         if let Some((example, count)) = forgotten {
             self.counts.forgotten += count;
-            tracing::warn!(files = count, example = %example.display(), limit = MISSING_MAX,
+            tracing::warn!(files = count, example = %Shown(&example), limit = MISSING_MAX,
                 "files that are missing for longest are forgotten: if they come back, they are \
                  read from their beginning");
         }
@@ -281,7 +293,7 @@ pub(crate) fn is_at(path: &Path, inode: Inode) -> bool {
 }
 
 /// Where a file is that was renamed: in its directory, or beside the target of its link.
-fn moved(file: &File, listings: &mut Listings) -> io::Result<Option<PathBuf>> {
+pub(crate) fn moved(file: &File, listings: &mut Listings) -> io::Result<Option<PathBuf>> {
     let beside = [Some(&file.path), file.rare.target.as_ref()];
     for path in beside.into_iter().flatten() {
         let directory = path.parent().filter(|it| !it.as_os_str().is_empty());

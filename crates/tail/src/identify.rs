@@ -2,20 +2,19 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use crate::copies::{COPY_INTERVAL, derived_from};
 use crate::file::{File, Place};
-use crate::identity::{Head, Inode, Mark, hash};
+use crate::gone::moved;
+use crate::identity::{Head, Mark, hash};
+use crate::listing::Listings;
 use crate::open::open_file;
-use crate::read::AWAY_TIME;
+use crate::shown::Shown;
 use crate::whole_read::is_damage;
 use crate::{Compression, FileId, Tail, inflate, window};
 
-/// A file that may be a copy of another one is not read for this long after it grew: the original
-/// is about to be truncated or removed.
-const COPY_PATIENCE: Duration = Duration::from_secs(10);
-const COPY_INTERVAL: Duration = Duration::from_millis(200);
 /// Pause before a file that cannot be opened or read is tried again.
 pub(crate) const FAILED_PAUSE: Duration = Duration::from_secs(5);
 
@@ -61,7 +60,7 @@ impl Tail {
         file.rare.known_unread = 0;
         if mark.offset < file.mark.offset {
             self.counts.shortened += 1;
-            tracing::warn!(path = %file.path.display(), read = file.mark.offset,
+            tracing::warn!(path = %Shown(&file.path), read = file.mark.offset,
                 size = mark.offset, "the file is shorter than it was when it was read before, and \
                 begins alike: it is read on at its end");
             file.mark = mark;
@@ -73,7 +72,7 @@ impl Tail {
     pub(crate) fn failed(&mut self, id: FileId, error: &io::Error, now: Instant) {
         self.counts.failed += 1;
         let Some(file) = self.files.get_mut(&id) else { return };
-        let path = file.path.display().to_string();
+        let path = Shown(&file.path).to_string();
         let is_damaged = is_damage(error);
         if is_damaged {
             file.rare.failed_size = Some(file.size);
@@ -122,6 +121,7 @@ impl Tail {
         }
         file.head = Head::of(&head);
         (file.is_identified, file.rare.held, file.rare.old_bytes) = (true, None, 0);
+        file.rare.known_path = None;
         Ok(Some(id))
     }
 
@@ -153,6 +153,8 @@ impl Tail {
         for (.., id) in found.iter().rev() {
             let content = &self.files[id];
             match has_lead(open, is_gzip, content) {
+                // A compressed one beside it is its copy; a like one is another file.
+                Ok(true) if !is_gzip && self.is_elsewhere(*id, at) => {}
                 Ok(true) => return Ok(Some((*id, content.mark))),
                 Err(error) if !is_damage(&error) => return Err(error),
                 Ok(false) | Err(_) => {}
@@ -171,10 +173,27 @@ impl Tail {
 
     /// Whether a content of which a file has the bytes is meant by that, not a like one. `names`:
     /// those of which the file's name may be made.
-    fn may_go_on(&self, content: &File, at: &File, names: &[PathBuf]) -> bool {
+    pub(crate) fn may_go_on(&self, content: &File, at: &File, names: &[PathBuf]) -> bool {
+        // A content that was written into its own file anew is another one.
+        if content.is_over && content.inode == at.inode {
+            return false;
+        }
         content.head.len as usize >= self.options.head_bytes
             || content.inode.number == at.inode.number
             || names.iter().any(|name| **name == *content.path)
+    }
+
+    /// Whether a missing content is in its own file still, which was renamed, and not in this one.
+    fn is_elsewhere(&self, id: FileId, at: &File) -> bool {
+        let content = &self.files[&id];
+        let is_its_own = self.by_inode.get(&content.inode) == Some(&id);
+        if !is_its_own || content.inode.number == at.inode.number {
+            return false;
+        }
+        let found = moved(content, &mut Listings::default()).ok().flatten();
+        let Some(open) = found.and_then(|path| open_file(&path).ok()) else { return false };
+        let is_gzip = is_gzip(self.options.compression, &open).ok().flatten().unwrap_or(false);
+        has_lead(&open, is_gzip, content).unwrap_or(false)
     }
 
     /// The content `known` goes on in the file of `id`, which is forgotten.
@@ -204,70 +223,6 @@ impl Tail {
         }
     }
 
-    /// Whether the file begins as another one does that is there and of whose name its own is made:
-    /// it may be the copy of it before that is truncated, or its compressed form. One that has left
-    /// and had nothing new for long is no longer followed if this file goes on with its content.
-    fn is_copy(&mut self, id: FileId, head: &[u8], now: Instant) -> io::Result<bool> {
-        let file = &self.files[&id];
-        let Some(open) = &file.open else { return Ok(false) };
-        let mut original_is_away = false;
-        let (mut originals, mut followed) = (Vec::new(), None);
-        let names = derived_from(&file.path);
-        for other in self.originals(&file.path) {
-            let original = &self.files[&other];
-            let is_none = original.place == Place::Missing || original.is_deleted;
-            if other == id || is_none || original.rare.held.is_some() {
-                continue;
-            }
-            let is_shorter = !file.is_gzip && file.size < original.mark.offset;
-            // An original that cannot be read keeps no other file from being read.
-            let begins_alike = || begins_as(original, head).unwrap_or(false);
-            let has_lead = || has_lead(open, file.is_gzip, original);
-            if is_at_rest(original, now) {
-                if self.may_go_on(original, file, &names) && begins_alike() && has_lead()? {
-                    followed = Some(other);
-                }
-            } else if begins_alike() && (is_shorter || has_lead()?) {
-                originals.push(other);
-                original_is_away |= original.place == Place::Away;
-            }
-        }
-        if let Some(original) = followed {
-            if let Some(file) = self.files.get_mut(&original) {
-                file.is_over = true;
-            }
-            self.set_missing(original);
-            return Ok(true);
-        }
-        let is_copy = !originals.is_empty();
-        // It may be truncated already.
-        originals.into_iter().for_each(|original| self.schedule.soon(original));
-        let Some(file) = self.files.get_mut(&id) else { return Ok(false) };
-        if !is_copy {
-            return Ok(false);
-        }
-        let size =
-            file.open.as_ref().and_then(|open| open.metadata().ok()).map_or(0, |it| it.len());
-        if file.rare.held.is_none() || original_is_away || size != file.size {
-            file.size = size;
-            file.rare.held = Some(now + COPY_PATIENCE);
-        }
-        Ok(file.rare.held.is_some_and(|until| now < until))
-    }
-
-    /// Contents of whose names this one is made, and those that have left this directory.
-    fn originals(&self, path: &Path) -> Vec<FileId> {
-        let paths = derived_from(path);
-        let mut found: Vec<FileId> =
-            paths.iter().filter_map(|path| self.by_path.get(&**path).copied()).collect();
-        found.extend(self.away.iter().filter(|id| {
-            self.files.get(id).is_some_and(|file| file.path.parent() == path.parent())
-        }));
-        found.sort_unstable();
-        found.dedup();
-        found
-    }
-
     /// The file holds another content than before: it was truncated or written anew. The content
     /// that it had is missing, and its file gets another id.
     pub(crate) fn replaced(&mut self, id: FileId, now: Instant) {
@@ -279,8 +234,8 @@ impl Tail {
         next.open = file.open.take();
         next.rare.target = file.rare.target.take();
         (next.place, next.seen_at) = (file.place, file.seen_at);
-        (next.size, next.is_gzip) = (file.size, file.is_gzip);
-        tracing::info!(path = %next.path.display(), "the file was truncated or written anew");
+        (next.size, next.is_gzip, next.is_anew) = (file.size, file.is_gzip, true);
+        tracing::info!(path = %Shown(&next.path), "the file was truncated or written anew");
         let (inode, paths) = (next.inode, [Some(next.path.clone()), next.rare.target.clone()]);
         for path in paths.into_iter().flatten() {
             if self.by_path.get(&path) == Some(&id) {
@@ -308,51 +263,8 @@ impl Tail {
     }
 }
 
-/// The paths of which this one may be made: of `a.log.1.gz` those of `a.log.1` and `a.log`, of
-/// `a-1.log` that of `a.log`.
-fn derived_from(path: &Path) -> Vec<PathBuf> {
-    let (Some(name), Some(directory)) = (path.file_name(), path.parent()) else {
-        return Vec::new();
-    };
-    let Some(name) = name.to_str() else { return Vec::new() };
-    let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
-    let cuts = name.match_indices(['.', '-', '_']).map(|(at, _)| at).filter(|at| *at > 0);
-    let names = cuts.flat_map(|at| [name[..at].to_owned(), format!("{}.{ending}", &name[..at])]);
-    names.map(|name| directory.join(name)).filter(|it| it != path).collect()
-}
-
-/// Whether a file has left and is read to its end, and nothing came for long.
-fn is_at_rest(file: &File, now: Instant) -> bool {
-    file.place == Place::Away
-        && file.is_identified
-        && file.rare.begun.is_empty()
-        && file.rare.partial.is_none()
-        && now >= file.active + AWAY_TIME
-}
-
-/// Whether a content begins, or began when it was read, as these bytes do.
-fn begins_as(original: &File, head: &[u8]) -> io::Result<bool> {
-    if original.head.len > 0 && original.head.begins(head) {
-        return Ok(true);
-    }
-    let opened = match &original.open {
-        Some(open) => open.try_clone(),
-        None => open_file(original.rare.moved.as_deref().unwrap_or(&original.path)),
-    };
-    let opened = match opened {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        opened => opened?,
-    };
-    if Inode::of(&opened.metadata()?) != original.inode {
-        return Ok(false);
-    }
-    let theirs = window::peek(&opened, original.is_gzip, 0, head.len())?;
-    let length = theirs.len().min(head.len());
-    Ok(length > 0 && theirs[..length] == head[..length])
-}
-
 /// Whether the file has the bytes before the place up to which a content was read.
-fn has_lead(open: &fs::File, is_gzip: bool, content: &File) -> io::Result<bool> {
+pub(crate) fn has_lead(open: &fs::File, is_gzip: bool, content: &File) -> io::Result<bool> {
     let length = content.mark.lead_len();
     let lead = window::peek(open, is_gzip, content.mark.offset - length as u64, length)?;
     Ok(content.mark.fits(&lead))

@@ -10,6 +10,7 @@ use flate2::bufread::MultiGzDecoder;
 use crate::FileId;
 use crate::identity::{LEAD_BYTES, Mark, hash};
 use crate::whole_read::{Stop, read_full};
+use crate::window::WINDOW_BYTES;
 
 const INPUT_BYTES: usize = 32 << 10;
 /// Files whose place is kept. One takes about 80 KiB beside its unread bytes.
@@ -98,6 +99,13 @@ impl KeptFiles {
             let Some((at, _)) = cheapest else { return };
             self.0.swap_remove(at);
         }
+    }
+
+    /// Whether a file's place would be kept, or is, so that it is not inflated again each turn.
+    pub(crate) fn has_place(&self, of: FileId) -> bool {
+        let bytes: usize = self.0.iter().map(|kept| kept.bytes.len()).sum();
+        self.0.iter().any(|kept| kept.of == of)
+            || (self.0.len() < KEPT_MAX && bytes + WINDOW_BYTES <= KEPT_BYTES)
     }
 
     pub(crate) fn take(&mut self, of: FileId, version: u64) -> Option<Kept> {

@@ -50,14 +50,14 @@ impl Journal {
         }
         let mut text = String::new();
         let (mut count, mut new) = (0, Vec::new());
-        for (id, file) in identified(tail) {
+        for (id, file) in kept(tail) {
             count += 1;
             new.extend(self.note(&mut text, id, file));
         }
         self.add(new);
         if self.written.len() > count {
             self.written.retain(|Written { id, .. }| {
-                let is_there = tail.files.get(id).is_some_and(|file| file.is_identified);
+                let is_there = tail.files.get(id).is_some_and(|file| file.is_kept());
                 if !is_there {
                     add_line(&mut text, id.0, None);
                 }
@@ -131,14 +131,9 @@ impl Journal {
         self.is_begun = false;
     }
 
-    /// Contents that are missing come first, in the order in which they are forgotten.
     fn whole(&mut self, tail: &Tail) -> String {
-        let mut files: Vec<(FileId, &File)> = identified(tail).collect();
+        let files = in_order(tail, File::is_kept);
         self.written = Vec::with_capacity(files.len());
-        files.sort_by_key(|(_, file)| {
-            let missing = (file.place == Place::Missing).then_some(file.seen_at);
-            (missing.is_none(), missing, &file.path)
-        });
         let mut text = header();
         for (id, file) in files {
             let mark = resolved_mark(file);
@@ -154,8 +149,20 @@ impl Journal {
     }
 }
 
-fn identified(tail: &Tail) -> impl Iterator<Item = (FileId, &File)> {
-    tail.files.iter().filter(|(_, file)| file.is_identified).map(|(id, file)| (*id, &**file))
+fn kept(tail: &Tail) -> impl Iterator<Item = (FileId, &File)> {
+    tail.files.iter().filter(|(_, file)| file.is_kept()).map(|(id, file)| (*id, &**file))
+}
+
+/// Contents that are missing come first, in the order in which they are forgotten: of several that
+/// an inode has had, the one that it has is the last.
+pub(crate) fn in_order(tail: &Tail, is_wanted: impl Fn(&File) -> bool) -> Vec<(FileId, &File)> {
+    let wanted = tail.files.iter().filter(|(_, file)| is_wanted(file));
+    let mut files: Vec<(FileId, &File)> = wanted.map(|(id, file)| (*id, &**file)).collect();
+    files.sort_by_key(|(_, file)| {
+        let missing = (file.place == Place::Missing).then_some(file.seen_at);
+        (missing.is_none(), missing, &file.path)
+    });
+    files
 }
 
 /// The place up to which a content is resolved.

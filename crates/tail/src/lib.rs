@@ -8,7 +8,8 @@
 //! 1. *find*: `glob` and `select` say which paths are meant, `watch` what changed in which of the
 //!    `directories`, `find` sees a path and the inode behind it.
 //! 2. *open*: `open` does, and bounds how many files are open; `identify` tells whether the inode
-//!    holds a content that is known: under another name, on another inode, compressed.
+//!    holds a content that is known: under another name, on another inode, compressed; `copies`
+//!    which files may be about to take the place of others, and wait.
 //! 3. *read*: `schedule` gives each file its turn, `read` fills the one `window` that all share.
 //! 4. *split*: `split` cuts records off, `charset` knows their characters.
 //! 5. *checkpoint*: `checkpoint` keeps what is resolved, `journal` what changed of it, `sent` the
@@ -19,6 +20,7 @@
 
 mod charset;
 mod checkpoint;
+mod copies;
 mod directories;
 mod file;
 mod find;
@@ -36,7 +38,9 @@ mod read;
 mod schedule;
 mod select;
 mod sent;
+mod shown;
 mod split;
+mod told;
 mod watch;
 mod whole_read;
 mod window;
@@ -57,15 +61,17 @@ pub use known::Known;
 pub use read::{Line, Turn};
 pub use select::{Ordering, ParseTime, SortBy, SortKind};
 pub use sent::{Name, Sent};
+pub use shown::Shown;
 pub use split::{Boundary, Cut, End, Splitter};
 pub use window::WINDOW_BYTES;
 
 use file::{File, Place};
 use ids::IdMap;
-use journal::resolved_mark;
+use journal::{in_order, resolved_mark};
 use listing::Listings;
 use schedule::Schedule;
 use sent::Sum;
+use told::Told;
 use watch::Watcher;
 use window::Window;
 
@@ -175,8 +181,7 @@ pub struct Tail {
     looks: u64,
     listings: Listings,
     begins_at_end: bool,
-    /// Problems that were told, and when.
-    told: HashMap<String, Instant>,
+    told: Told,
     pub counts: Counts,
 }
 
@@ -214,7 +219,7 @@ impl Tail {
             looks: 0,
             listings: Listings::default(),
             begins_at_end,
-            told: HashMap::new(),
+            told: Told::default(),
             counts: Counts::default(),
         };
         for known in known.into_iter().flatten() {
@@ -227,13 +232,21 @@ impl Tail {
     }
 
     /// Adds a content that was read before, with the beginnings of its ranges that are not
-    /// resolved. Call it before the first look.
+    /// resolved. Call it before the first look. Of several contents of an inode, the last one is
+    /// the one that it has.
     pub fn remember(&mut self, known: Known, begun: Vec<Mark>) -> FileId {
         self.begins_at_end = false;
         let id = self.new_id();
-        self.by_inode.insert(known.inode, id);
-        self.files.insert(id, Box::new(File::known(known, begun)));
+        let before = self.by_inode.insert(known.inode, id);
+        let mut file = File::known(known, begun);
+        file.is_anew = before.is_some();
+        self.files.insert(id, Box::new(file));
         self.set_missing(id);
+        if let Some(before) = before {
+            self.set_present(before);
+            self.files.get_mut(&before).into_iter().for_each(|file| file.is_over = true);
+            self.set_missing(before);
+        }
         id
     }
 
@@ -353,15 +366,15 @@ impl Tail {
     /// All contents with the marks up to which they are resolved.
     pub fn known(&self) -> Vec<Known> {
         let known = |file: &File| file.known_with_sent(resolved_mark(file));
-        self.files.values().filter(|it| it.is_identified).map(|file| known(file)).collect()
+        in_order(self, File::is_kept).iter().map(|(_, file)| known(file)).collect()
     }
 
     /// All contents with the marks up to which they are read, and the beginnings of what is not
-    /// resolved of them.
+    /// resolved of them, in the order of [`Tail::remember`]. Call it before [`Tail::take_left`].
     pub fn contents(&self) -> impl Iterator<Item = (FileId, Known, Vec<Mark>)> {
-        let identified = self.files.iter().filter(|(_, file)| file.is_identified);
-        identified.map(|(id, file)| {
-            (*id, file.known_with_sent(file.mark), file.rare.begun.iter().copied().collect())
+        let contents = in_order(self, |file| file.is_kept() || file.open.is_some());
+        contents.into_iter().map(|(id, file)| {
+            (id, file.known_with_sent(file.mark), file.rare.begun.iter().copied().collect())
         })
     }
 
@@ -425,16 +438,9 @@ impl Tail {
         FileId(self.next_id - 1)
     }
 
-    /// Whether a problem is to be told: once an hour, and at most a thousand of them.
+    /// Whether a problem is to be told: see [`Told`].
     fn is_news(&mut self, problem: String) -> bool {
-        const TOLD_MAX: usize = 1000;
-        const AGAIN_AFTER: Duration = Duration::from_secs(3600);
-        let now = Instant::now();
-        self.told.retain(|_, told_at| now < *told_at + AGAIN_AFTER);
-        if self.told.len() >= TOLD_MAX {
-            return false;
-        }
-        self.told.insert(problem, now).is_none()
+        self.told.is_news(problem, Instant::now())
     }
 
     fn place_of(&self, id: FileId) -> Option<Place> {

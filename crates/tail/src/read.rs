@@ -9,6 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 use crate::file::{File, Place};
 use crate::find::version;
 use crate::identity::{Head, Inode};
+use crate::shown::Shown;
 use crate::split::End;
 use crate::window;
 use crate::{FileId, Tail};
@@ -21,6 +22,8 @@ pub(crate) const AWAY_TIME: Duration = Duration::from_secs(30);
 const AWAY_INTERVAL: Duration = Duration::from_millis(500);
 const AWAY_INTERVAL_MAX: Duration = Duration::from_secs(10);
 const AWAY_SHARE: u32 = 60;
+/// A compressed file waits so long for others that are read.
+const PLACE_PAUSE: Duration = Duration::from_millis(200);
 
 /// A record of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +76,12 @@ impl Tail {
         file.rare.failed_size = None;
         if file.rare.held.is_none() {
             file.size = size;
+        }
+        // Those that have begun are read to their end first: what is not kept is inflated anew.
+        let schedule = &self.schedule;
+        if file.is_gzip && !self.window.has_place(id, |of| schedule.has(of)) {
+            self.schedule.at(id, now + PLACE_PAUSE);
+            return None;
         }
         if self.options.locks && flock(open, FlockOperation::NonBlockingLockExclusive).is_err() {
             self.schedule.at(id, now + self.options.poll_interval);
@@ -231,7 +240,9 @@ impl Tail {
         let flush_after = self.options.flush_after;
         let Some(file) = self.files.get_mut(&id) else { return Turn::Over };
         file.is_cut = self.window.is_cut;
-        let left = self.window.from(file.mark.offset).len() as u64;
+        let left = self.window.from(file.mark.offset).len();
+        // Half of a unit cannot be flushed.
+        let left = if left < self.options.splitter.charset.unit() { 0 } else { left as u64 };
         let end = file.mark.offset + left;
         let is_new = file.rare.partial.is_none_or(|(before, _)| before != end);
         if left == 0 {
@@ -292,7 +303,7 @@ impl Tail {
         self.away.retain(|it| *it != id);
         let Some(file) = self.files.get_mut(&id) else { return };
         file.is_over = true;
-        let (path, is_identified) = (file.path.display().to_string(), file.is_identified);
+        let (path, is_identified) = (Shown(&file.path).to_string(), file.is_identified);
         if has_name {
             self.counts.closed += 1;
             if self.is_news("closed".to_owned()) {
@@ -350,7 +361,7 @@ impl Tail {
             return false;
         }
         if let Err(error) = fs::remove_file(&file.path) {
-            let path = file.path.display().to_string();
+            let path = Shown(&file.path).to_string();
             if self.is_news(format!("delete {path}")) {
                 tracing::error!(path, %error, "cannot delete the file, which was read");
             }

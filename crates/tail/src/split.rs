@@ -60,12 +60,23 @@ pub enum End {
     Here,
     /// And has had none for so long that what is there is a record.
     Flush,
+    /// Nothing will come any more: what is there is the last record.
+    Last,
+}
+
+impl End {
+    /// The bytes that are there are a record, also without its end.
+    pub fn flushes(self) -> bool {
+        matches!(self, End::Flush | End::Last)
+    }
 }
 
 impl Splitter {
     /// Cuts the first part off. `None`: more bytes are needed, [`Splitter::window_bytes`] at most.
     /// `is_within`: the bytes begin within a record whose rest is left out.
     pub fn next(&self, bytes: &[u8], end: End, is_within: bool) -> Option<Cut> {
+        // Half of a unit waits for its other half: behind it nothing could be read.
+        let bytes = &bytes[..bytes.len() - bytes.len() % self.charset.unit()];
         if bytes.is_empty() {
             return None;
         }
@@ -80,7 +91,7 @@ impl Splitter {
                 let text = self.trimmed(bytes, 0, cut);
                 return Some(Cut { consumed: cut, text, is_within: self.truncates });
             }
-            None if end == End::Flush => (0, bytes.len(), bytes.len()),
+            None if end.flushes() => (0, bytes.len(), bytes.len()),
             None => return None,
         };
         if stop - start > self.max_bytes {
@@ -106,11 +117,8 @@ impl Splitter {
         };
         match consumed {
             Some(consumed) => Some(Cut { consumed, text: None, is_within: false }),
-            None if bytes.len() >= self.max_bytes || end == End::Flush => {
-                // In half of a unit none of the following would be found.
-                let whole = bytes.len() - bytes.len() % self.charset.unit();
-                let consumed = if whole == 0 { bytes.len() } else { whole };
-                Some(Cut { consumed, text: None, is_within: true })
+            None if bytes.len() >= self.max_bytes || end.flushes() => {
+                Some(Cut { consumed: bytes.len(), text: None, is_within: true })
             }
             None => None,
         }
@@ -132,13 +140,11 @@ impl Splitter {
                 // A match that follows at once belongs to the first one.
                 let mut from = stop;
                 let next = loop {
-                    let (next, behind) = self.start(pattern, bytes, from)?;
-                    if next > stop {
-                        break next;
-                    }
-                    from = behind.max(from + 1);
-                    if from >= bytes.len() {
-                        return None;
+                    match self.start(pattern, bytes, from).filter(|_| from < bytes.len()) {
+                        Some((next, _)) if next > stop => break next,
+                        Some((_, behind)) => from = behind.max(from + 1),
+                        None if end == End::Last => break bytes.len(),
+                        None => return None,
                     }
                 };
                 Some((if *omit { stop } else { 0 }, next, next))
@@ -238,7 +244,7 @@ fn end_of_row(bytes: &[u8], end: End) -> Option<usize> {
         }
         last = stop;
     }
-    (end == End::Flush).then_some(first)
+    end.flushes().then_some(first)
 }
 
 #[cfg(test)]

@@ -75,10 +75,10 @@ impl Scene {
         self.folder.path().join(name)
     }
 
-    fn append(&self, name: &str, text: &str) {
+    fn append(&self, name: &str, text: impl AsRef<[u8]>) {
         let mut file =
             fs::File::options().create(true).append(true).open(self.path(name)).expect("opens");
-        file.write_all(text.as_bytes()).expect("is written");
+        file.write_all(text.as_ref()).expect("is written");
     }
 
     fn rename(&self, from: &str, to: &str) {
@@ -420,6 +420,43 @@ fn a_last_line_without_its_end_is_read_after_a_while() {
     scene.append("a", "a3\n");
     scene.settle();
     scene.assert_read(&["a1", "a2+", "a3"]);
+}
+
+/// Scenario: a file of UTF-16 ends within a unit for long. Guarantee: what is whole is read, the
+/// file is left alone meanwhile, and nothing is lost or shifted once the rest comes.
+#[test]
+fn a_file_that_ends_within_a_unit_is_read_on() {
+    let charset = Charset::named("utf-16le").expect("is known");
+    let mut scene = Scene::new("*", |it| {
+        (it.flush_after, it.splitter.charset) = (Duration::from_millis(500), charset);
+    });
+    scene.append("a", b"a\0\n\0b\0c");
+    scene.pass(Duration::from_secs(2));
+    scene.assert_read(&["a\0", "b\0"]);
+    let mut files = scene.tail().files.values();
+    assert!(files.all(|file| file.rare.partial.is_none()), "it is not flushed again and again");
+    scene.append("a", b"\0\n\0d\0\n\0");
+    scene.settle();
+    scene.assert_read(&["a\0", "b\0", "c\0", "d\0"]);
+}
+
+/// Scenario: a directory outside is reached by more links than `**` follows; all but the last are
+/// excluded. Guarantee: its files are read by that one.
+#[test]
+fn excluded_links_do_not_use_up_those_that_are_followed() {
+    let far = tempfile::tempdir().expect("a folder");
+    fs::write(far.path().join("x.log"), "x1\n").expect("is written");
+    let mut scene = Scene::new("**/*.log", |_| {});
+    let exclude = format!("{}/l*/*.log", scene.folder.path().display());
+    scene.options.exclude = vec![Glob::new(&exclude).expect("a pattern")];
+    for at in 0..20 {
+        let link = scene.path(&format!("l{at:02}"));
+        std::os::unix::fs::symlink(far.path(), link).expect("is linked");
+    }
+    std::os::unix::fs::symlink(far.path(), scene.path("m")).expect("is linked");
+    scene.start();
+    scene.settle();
+    scene.assert_read(&["x1"]);
 }
 
 /// Scenario: more files than may be open, rotated out of the pattern. Guarantee: the bound holds,

@@ -91,7 +91,7 @@ impl Watcher {
             Err(error) => {
                 let is_news = self.is_complete && !self.misses;
                 if is_news && error == rustix::io::Errno::NOSPC {
-                    tracing::warn!(directory = %path.display(),
+                    tracing::warn!(directory = %crate::Shown(path),
                         "there are no inotify watches left (fs.inotify.max_user_watches): files \
                          are looked at every poll_interval");
                 }

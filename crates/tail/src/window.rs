@@ -59,6 +59,13 @@ impl Window {
         self.kept.retain(is_open);
     }
 
+    /// Whether a compressed file can go on in its next turn where this one ends. `has_turn`: others
+    /// that will.
+    pub(crate) fn has_place(&mut self, id: FileId, has_turn: impl Fn(FileId) -> bool) -> bool {
+        self.kept.retain(|of| of == id || has_turn(of));
+        self.kept.has_place(id)
+    }
+
     pub(crate) fn holds(&self, id: FileId) -> bool {
         self.of == Some(id)
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use sluice_config::{Fields, Pattern};
 use sluice_operators::{Chain, ChainConfig, Failure, Origin, Record};
 use sluice_otlp::AnyValue;
-use sluice_tail::{Charset, FileId, Tail, Turn};
+use sluice_tail::{Charset, FileId, Shown, Tail, Turn};
 
 use super::attributes::Attributes;
 use super::counters::Counters;
@@ -101,7 +101,7 @@ impl Headers {
             let mut found = self.find(&bytes, is_flushed);
             Counters::add(&self.counters.operator_errors, found.errors);
             if let Some(Failure { operator, reason }) = found.failure.take() {
-                let path = tail.path(id).map(|path| path.display().to_string());
+                let path = tail.path(id).map(|path| Shown(path).to_string());
                 tracing::warn!(path, operator, reason, "an operator failed on a file's header");
             }
             if found.is_whole {

@@ -14,7 +14,8 @@ pub(crate) fn include(fields: &mut Fields<'_>) -> Vec<Glob> {
         "Patterns of the files to read: `*`, `?`, `[a-z]`, \
             `{a,b}`, and `**` for any number of directories. Required.",
     );
-    if include.is_empty() && !fields.is_given("include") {
+    let is_empty = !fields.is_given("include") || fields.is_empty_list("include");
+    if include.is_empty() && is_empty {
         fields.error_missing("include");
     }
     include

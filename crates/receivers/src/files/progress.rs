@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt as _;
 use sluice_flow::hop::Fetched;
 use sluice_flow::source::{Position, Positions};
-use sluice_tail::{Checkpoint, FileId, Journal, Known, Name, Sent, Tail};
+use sluice_tail::{Checkpoint, FileId, Journal, Known, Name, Sent, Shown, Tail};
 use tokio::task::JoinHandle;
 
 use super::counters::Counters;
@@ -41,8 +41,8 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Takes over the streams of the receiver before: their names are the contents that they stand
-    /// for, as read, and the beginnings of what is under way.
+    /// Takes over the streams of the receiver before: their names are their order, the contents
+    /// that they stand for, as read, and the beginnings of what is under way.
     pub(super) fn new(
         tail: &mut Tail,
         checkpoint: Option<Checkpoint>,
@@ -51,8 +51,11 @@ impl Progress {
     ) -> Progress {
         let mut under_way = HashMap::new();
         let Streams { positions, mut files } = streams;
-        for (name, positions) in positions {
-            let mut lines = name.lines();
+        let order = |name: &str| name.lines().next()?.parse::<usize>().ok();
+        let mut streams: Vec<_> = positions.into_iter().collect();
+        streams.sort_unstable_by_key(|(name, _)| order(name));
+        for (name, positions) in streams {
+            let mut lines = name.lines().skip(1);
             let Some(mut content) = lines.next().and_then(Known::of_line) else { continue };
             let (mut begun, mut is_whole) = (Vec::new(), true);
             for line in lines {
@@ -65,11 +68,15 @@ impl Progress {
                 }
             }
             if is_whole {
+                // One without is not identified: nothing was read of it.
+                let has_head = content.head.len > 0;
                 let id = tail.remember(content, begun);
                 if let Some(open) = files.remove(&name) {
                     tail.follow(id, open, now);
                 }
-                under_way.insert(id, positions);
+                if has_head {
+                    under_way.insert(id, positions);
+                }
             }
         }
         let checkpoint = checkpoint.map(Arc::new);
@@ -207,7 +214,7 @@ impl Progress {
         // It is written again at the next look.
         self.journal.failed();
         if let Some(checkpoint) = self.checkpoint.as_ref().filter(|_| !self.is_failing) {
-            tracing::error!(path = %checkpoint.path().display(), %error,
+            tracing::error!(path = %Shown(checkpoint.path()), %error,
                 "cannot write the checkpoint: after a crash lines would arrive again");
         }
         self.is_failing = true;
@@ -232,8 +239,9 @@ impl Progress {
             self.note(written, counters);
         }
         let mut streams = Streams::default();
+        let contents: Vec<_> = tail.contents().collect();
         let mut left: HashMap<FileId, File> = tail.take_left().into_iter().collect();
-        for (id, mut content, begun) in tail.contents() {
+        for (order, (id, mut content, begun)) in contents.into_iter().enumerate() {
             let offset = content.mark.offset;
             let positions = self.positions.remove(&id);
             let positions = positions.unwrap_or_else(|| Positions::starting_at(offset));
@@ -241,7 +249,8 @@ impl Progress {
             let lines = std::iter::once(content.clone())
                 .chain(begun.into_iter().map(|mark| Known { mark, ..content.clone() }));
             let sent = sent.iter().map(|it| format!("{SENT}{}", it.to_words()));
-            let lines: Vec<String> = lines.map(|it| it.to_line()).chain(sent).collect();
+            let lines = lines.map(|it| it.to_line()).chain(sent);
+            let lines: Vec<String> = std::iter::once(order.to_string()).chain(lines).collect();
             let name = lines.join("\n");
             streams.files.extend(left.remove(&id).map(|open| (name.clone(), open)));
             streams.positions.insert(name, positions);

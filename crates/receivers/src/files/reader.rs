@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use sluice_flow::idle;
 use sluice_flow::source::{ArrivedBody, Ingress, IngressRoute, Permit, Receipt, Refusal, Request};
 use sluice_operators::Counts;
-use sluice_tail::{FileId, Tail, Turn, WINDOW_BYTES};
+use sluice_tail::{FileId, Shown, Tail, Turn, WINDOW_BYTES};
 use tokio::io::unix::AsyncFd;
 use tokio_util::sync::CancellationToken;
 
@@ -400,7 +400,7 @@ impl Reader {
     /// `place`: the file of the record and the offset of its line, if they are known.
     fn tell_left_out(&self, place: Option<(FileId, u64)>, reason: &str) {
         let path = place.and_then(|(id, _)| self.tail.path(id));
-        let (path, offset) = (path.map(|it| it.display().to_string()), place.map(|it| it.1));
+        let (path, offset) = (path.map(|it| Shown(it).to_string()), place.map(|it| it.1));
         tracing::error!(path, offset, reason, "a log entry is refused for good: it is left out");
     }
 }

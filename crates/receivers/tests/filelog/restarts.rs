@@ -130,3 +130,53 @@ async fn a_reload_keeps_files_that_were_removed() {
     let lines = scene.engine.lines();
     assert_eq!(lines, ["a1", "a2", "b1", "b2"].map(|line| (line.to_owned(), 1)).into());
 }
+
+/// Scenario: nothing is taken, files come and are removed before they have had a turn, and the
+/// receiver is replaced at a reload. Guarantee: all their lines arrive once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_keeps_files_that_had_no_turn() {
+    let mut scene = Scene::start("poll_interval: 50ms").await;
+    scene.append("a", "a1\n");
+    scene.until_lines(1).await;
+    scene.engine.refuses_after_ms.store(600_000, Ordering::SeqCst);
+    scene.engine.is_closed.store(true, Ordering::SeqCst);
+    scene.append("a", "a2\n");
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    scene.append("b", "b1\n");
+    scene.append("c", "c1\n");
+    until("they are open", || scene.counters.open_files.load(Ordering::Relaxed) == 3).await;
+    ["b", "c"].iter().for_each(|it| std::fs::remove_file(scene.path(it)).expect("is removed"));
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    scene.streams = scene.stop().await;
+    assert_eq!(scene.streams.files.len(), 3);
+    scene.engine.is_closed.store(false, Ordering::SeqCst);
+    scene.serve().await;
+    scene.until_lines(4).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let lines = scene.engine.lines();
+    assert_eq!(lines, ["a1", "a2", "b1", "c1"].map(|line| (line.to_owned(), 1)).into());
+    assert_eq!(scene.counters.lost_files.load(Ordering::Relaxed), 0);
+}
+
+/// Scenario: a file was truncated and has the same lines again, more than before, and the receiver
+/// is replaced at reloads. Guarantee: it goes on in the present content.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_tells_the_contents_of_a_truncated_file_apart() {
+    let mut scene = Scene::start("poll_interval: 50ms").await;
+    scene.append("a", &"x\n".repeat(100));
+    scene.until_lines(100).await;
+    let file = std::fs::File::options().write(true).open(scene.path("a")).expect("opens");
+    file.set_len(0).expect("is truncated");
+    scene.append("a", &"x\n".repeat(50));
+    scene.until_lines(150).await;
+    scene.append("a", &"x\n".repeat(150));
+    scene.until_lines(300).await;
+    for round in 1..=8 {
+        scene.streams = scene.stop().await;
+        scene.serve().await;
+        scene.append("a", "x\n");
+        scene.until_lines(300 + round).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(scene.engine.count(), 300 + round);
+    }
+}

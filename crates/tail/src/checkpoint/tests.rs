@@ -304,3 +304,42 @@ fn a_checkpoint_of_an_older_release_is_read() {
         assert_eq!(decode(text.as_bytes()), Ok(vec![known.clone()]));
     }
 }
+
+/// Guarantee: only its owner reads the checkpoint, and what is left of a release before.
+#[test]
+fn a_checkpoint_is_its_owners() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("checkpoint");
+    let mode = |path: &Path| fs::metadata(path).expect("is there").permissions().mode() & 0o777;
+    fs::write(beside(&path, ".new"), "").expect("is written");
+    let (checkpoint, _) = Checkpoint::open(&path, NO_PATIENCE).expect("opens");
+    write_whole(&checkpoint, &encode(&[])).expect("is written");
+    assert_eq!((mode(&path), mode(&beside(&path, ".lock"))), (0o600, 0o600));
+}
+
+/// Scenario: the file system has no locks left. Guarantee: no other process is blamed.
+#[test]
+fn a_failure_to_lock_is_told_as_such() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("checkpoint");
+    let failed = lock(&path, NO_PATIENCE, |_| Err(Errno::NOLCK)).expect_err("fails");
+    assert!(failed.starts_with("cannot lock the checkpoint with"), "{failed}");
+    let interrupted = std::cell::Cell::new(true);
+    let twice = |_: &File| if interrupted.replace(false) { Err(Errno::INTR) } else { Ok(()) };
+    assert!(lock(&path, NO_PATIENCE, twice).is_ok());
+}
+
+/// Scenario: a damaged checkpoint cannot be copied. Guarantee: nothing of the copy is left.
+#[test]
+fn a_copy_that_fails_leaves_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("checkpoint");
+    let told = copy_aside(&path, |to| {
+        to.write_all(b"a part of it")?;
+        Err(Errno::NOSPC.into())
+    });
+    assert!(told.contains("No space left"), "{told}");
+    assert_eq!(fs::read_dir(folder.path()).expect("is listed").count(), 0);
+    let told = copy_aside(&path, |to| to.write_all(b"all"));
+    assert_eq!(told, beside(&path, ".unusable").display().to_string());
+}

@@ -57,6 +57,25 @@ fn walked_within(pattern: &str, most_looks: usize) -> (Vec<PathBuf>, Vec<PathBuf
     (found, skipped)
 }
 
+/// The number of wanted files that a walk finds, and whether it skips a directory.
+fn wanted(pattern: &str, is_wanted: impl Fn(&Path) -> bool) -> (usize, bool) {
+    let (mut count, mut has_skipped) = (0, false);
+    let mut visit = |it: Found<'_>| match it {
+        Found::File(path) => {
+            count += usize::from(is_wanted(path));
+            is_wanted(path)
+        }
+        Found::Skipped(_) => {
+            has_skipped = true;
+            true
+        }
+        Found::Directory(_) => true,
+    };
+    let glob = Glob::new(pattern).expect("a pattern");
+    glob.walk_for(&mut visit, &mut |path, error| panic!("{}: {error}", path.display()));
+    (count, has_skipped)
+}
+
 fn walked(pattern: &str) -> Vec<PathBuf> {
     let (found, skipped) = walked_within(pattern, usize::MAX);
     assert_eq!(skipped, [] as [PathBuf; 0]);
@@ -135,6 +154,30 @@ fn a_directory_has_a_bounded_number_of_paths_with_links() {
     add(LINKED_PATHS_MAX);
     let (found, skipped) = walked_within(&pattern, usize::MAX);
     assert_eq!((found, skipped), (expected, vec![link(LINKED_PATHS_MAX)]));
+}
+
+/// Scenario: a directory has more paths with links than are followed. On the first of them no file
+/// is wanted. Guarantee: these do not count, but there is a bound for them as well.
+#[test]
+fn paths_on_which_no_file_is_wanted_do_not_count() {
+    let (folder, far) = (tempfile::tempdir(), tempfile::tempdir());
+    let (folder, far) = (folder.expect("a folder"), far.expect("a folder"));
+    let root = folder.path();
+    fs::write(far.path().join("x.log"), "").expect("is written");
+    fs::write(far.path().join("y.log"), "").expect("is written");
+    for at in 0..TRIED_PATHS_MAX + 9 {
+        let link = root.join(format!("l{at:02}"));
+        std::os::unix::fs::symlink(far.path(), link).expect("is linked");
+    }
+    let pattern = format!("{}/**/*.log", root.display());
+    let from = |least: usize| {
+        let first = root.join(format!("l{least:02}"));
+        wanted(&pattern, |path| *path >= *first && path.ends_with("x.log"))
+    };
+    assert_eq!(from(0), (LINKED_PATHS_MAX, true));
+    assert_eq!(from(20), (LINKED_PATHS_MAX, true));
+    assert_eq!(from(TRIED_PATHS_MAX - 1), (1, true));
+    assert_eq!(from(TRIED_PATHS_MAX), (0, true));
 }
 
 proptest! {

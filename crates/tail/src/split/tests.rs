@@ -19,15 +19,15 @@ fn pattern(text: &str) -> Regex {
 
 /// The records of a content that arrives in pieces, and the bytes that are left.
 fn records(splitter: &Splitter, pieces: &[&[u8]], flushes: bool) -> (Vec<String>, usize) {
+    records_until(splitter, pieces, if flushes { End::Flush } else { End::Here })
+}
+
+fn records_until(splitter: &Splitter, pieces: &[&[u8]], last: End) -> (Vec<String>, usize) {
     let (mut window, mut records, mut is_within) = (Vec::new(), Vec::new(), false);
     for (index, piece) in pieces.iter().enumerate() {
         window.extend_from_slice(piece);
         let is_last = index + 1 == pieces.len();
-        let end = match is_last {
-            true if flushes => End::Flush,
-            true => End::Here,
-            false => End::Open,
-        };
+        let end = if is_last { last } else { End::Open };
         while let Some(cut) = splitter.next(&window, end, is_within) {
             assert!(cut.consumed > 0 || is_within != cut.is_within, "it goes on");
             if let Some((start, stop)) = cut.text {
@@ -81,6 +81,60 @@ fn records_begin_or_end_with_a_pattern() {
     let end = |omit| splitter(Boundary::End { pattern: pattern("END$"), omit });
     assert_eq!(records(&end(false), &[b"a\nEND\nb END\nc"], false).0, ["a\nEND", "b END"]);
     assert_eq!(records(&end(true), &[b"a\nEND\nb END\nc"], false).0, ["a", "b"]);
+}
+
+/// Guarantee: what a pattern matches is left out of the last record of all, too. Of one that is
+/// flushed it stays: the rest of it may come.
+#[test]
+fn the_last_record_is_as_those_before() {
+    let starts = |omit| splitter(Boundary::Start { pattern: pattern("^LOG"), omit });
+    let last = |splitter, text: &str| {
+        let (found, left) = records_until(&splitter, &[text.as_bytes()], End::Last);
+        assert_eq!(left, 0);
+        found
+    };
+    assert_eq!(last(starts(true), "before\nLOG a\nLOG b\n more"), ["before", "a", "b\n more"]);
+    assert_eq!(last(starts(true), "LOG a\nLOG"), ["a", ""]);
+    assert_eq!(last(starts(false), "LOG a\nLOG"), ["LOG a", "LOG"]);
+    assert_eq!(last(starts(true), "no match"), ["no match"]);
+    assert_eq!(records(&starts(true), &[b"LOG a\nLOG b"], true).0, ["a", "LOG b"]);
+}
+
+/// Scenario: what is there is flushed within a unit of UTF-16, and the rest comes. Guarantee: no
+/// half of a unit is lost, and what follows is read as it is.
+#[test]
+fn a_flush_within_a_unit_shifts_nothing() {
+    let boundaries = || {
+        let end = Boundary::End { pattern: pattern("$"), omit: false };
+        [Boundary::LineFeed, end, Boundary::Start { pattern: pattern("^k"), omit: false }]
+    };
+    for name in ["utf-16le", "utf-16be"] {
+        let charset = Charset::named(name).expect("is known");
+        let bytes = encoded(name, "abcdefgh\nk\n");
+        let cuts = (1..bytes.len()).flat_map(|at| [(at, false), (at, true)]);
+        for ((at, truncates), boundary) in
+            cuts.flat_map(|cut| boundaries().map(|boundary| (cut, boundary)))
+        {
+            let max_bytes = if truncates { 4 } else { 100 };
+            let lines = Splitter { charset, truncates, max_bytes, ..splitter(boundary) };
+            let (mut window, mut found, mut is_within) = (Vec::new(), String::new(), false);
+            for piece in [&bytes[..at], &bytes[at..]] {
+                window.extend_from_slice(piece);
+                while let Some(cut) = lines.next(&window, End::Flush, is_within) {
+                    let (start, stop) = cut.text.unwrap_or_default();
+                    found += &String::from_utf8_lossy(&charset.decode(&window[start..stop]));
+                    is_within = cut.is_within;
+                    window.drain(..cut.consumed);
+                }
+            }
+            assert!(found.is_ascii() && window.is_empty(), "{name} at {at}: {found:?}");
+            if truncates {
+                assert!(found.ends_with('k'), "{name} at {at}: {found:?}");
+            } else {
+                assert_eq!(found, "abcdefghk", "{name} at {at}");
+            }
+        }
+    }
 }
 
 #[test]

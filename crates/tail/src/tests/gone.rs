@@ -195,3 +195,43 @@ fn files_without_news_are_looked_at_seldom() {
     scene.pass(Duration::from_millis(400));
     scene.assert_read(&["a1", "a2", "a3"]);
 }
+
+/// Scenario: many compressed files are longer than their turns. Guarantee: those that have begun go
+/// on where their last turn ended, until they are read; the others begin then.
+#[test]
+fn compressed_files_that_have_begun_are_read_before_others_begin() {
+    let mut scene = Scene::new("*", |_| ());
+    let text: String = (0..1000).map(|line| format!("{line}\n")).collect();
+    let length = text.len() as u64 + 8;
+    for file in 0..20 {
+        scene.append(&format!("{file}.gz"), gzip(format!("file {file:02}\n{text}").as_bytes()));
+    }
+    let (mut begun, mut lines) = (BTreeSet::new(), 0);
+    for _ in 0..2000 {
+        let now = scene.now;
+        scene.tail().look(now);
+        let Some(id) = scene.tail().next(now) else {
+            scene.now += Duration::from_millis(200);
+            continue;
+        };
+        let Some(id) = scene.tail().turn(id, now) else { continue };
+        let (mut is_over, mut end) = (false, 0);
+        for _ in 0..2 {
+            is_over = is_over || scene.tail().fill(id, 1000, now) == Turn::Over;
+            scene.tail().begin_range(id);
+            while !is_over && scene.tail().line(id).is_some() {
+                lines += 1;
+            }
+            end = scene.tail().end_range(id);
+            scene.tail().resolved(id, end);
+        }
+        scene.tail().end_turn(id, is_over);
+        if is_over || end == length {
+            begun.remove(&id);
+        } else {
+            begun.insert(id);
+        }
+        assert!(begun.len() <= 8, "{begun:?}");
+    }
+    assert_eq!(lines, 20_020);
+}

@@ -10,6 +10,24 @@ impl Scene {
         self.tail().open_waiting(now);
     }
 
+    /// Another tail goes on where one was.
+    fn start_with(
+        &mut self,
+        contents: Vec<(FileId, Known, Vec<Mark>)>,
+        left: Vec<(FileId, fs::File)>,
+    ) {
+        self.known = Some(Vec::new());
+        self.start();
+        let mut left: std::collections::HashMap<FileId, fs::File> = left.into_iter().collect();
+        for (id, known, begun) in contents {
+            let now = self.now;
+            let new = self.tail().remember(known, begun);
+            if let Some(open) = left.remove(&id) {
+                self.tail().follow(new, open, now);
+            }
+        }
+    }
+
     fn remove(&self, name: &str) {
         fs::remove_file(self.path(name)).expect("is removed");
     }
@@ -176,19 +194,9 @@ fn removed_files_can_be_followed_by_another_tail() {
     scene.remove("a.log");
     scene.look();
     let mut before = scene.tail.take().expect("it runs");
-    let left = before.take_left();
+    let (contents, left): (Vec<_>, _) = (before.contents().collect(), before.take_left());
     assert_eq!((left.len(), before.open_files()), (1, 1));
-    let contents: Vec<_> = before.contents().collect();
-    scene.known = Some(Vec::new());
-    scene.start();
-    let mut left: std::collections::HashMap<FileId, fs::File> = left.into_iter().collect();
-    for (id, known, begun) in contents {
-        let now = scene.now;
-        let new = scene.tail().remember(known, begun);
-        if let Some(open) = left.remove(&id) {
-            scene.tail().follow(new, open, now);
-        }
-    }
+    scene.start_with(contents, left);
     scene.settle();
     scene.assert_read(&["a1", "a2", "b1"]);
     scene.pass(Duration::from_secs(100));
@@ -204,4 +212,65 @@ fn a_pipe_is_not_waited_for() {
     assert!(made.success());
     let opened = crate::open::open_file(&path).expect("opens");
     assert!(!opened.metadata().expect("is known").is_file());
+}
+
+/// Scenario: files come while nothing may be read, and another tail takes this one's place: one was
+/// removed before, one is removed between, one is there and one is excluded by then. Guarantee: all
+/// that are meant are read, once.
+#[test]
+fn files_without_a_turn_are_handed_over() {
+    let mut scene = Scene::new("*.log", |_| ());
+    scene.append("old.log", "old\n");
+    scene.append("old2.log", "old2\n");
+    scene.settle();
+    let names = ["before.log", "between.log", "there.log", "excluded.log"];
+    names.iter().for_each(|name| scene.append(name, format!("{name}\n")));
+    scene.append("old.log", "more\n");
+    scene.append("old2.log", "more2\n");
+    scene.look();
+    scene.remove("before.log");
+    scene.look();
+    let mut before = scene.tail.take().expect("it runs");
+    before.note_sizes();
+    let (contents, left): (Vec<_>, _) = (before.contents().collect(), before.take_left());
+    assert_eq!(left.len(), 6);
+    ["between.log", "old.log"].iter().for_each(|name| scene.remove(name));
+    let pattern = scene.path("excluded.log");
+    scene.options.exclude = vec![Glob::new(&pattern.display().to_string()).expect("a pattern")];
+    scene.start_with(contents, left);
+    scene.settle();
+    let expected = ["old", "old2", "more", "more2", "before.log", "between.log", "there.log"];
+    scene.assert_read(&expected);
+    scene.append("there.log", "last\n");
+    scene.pass(Duration::from_secs(100));
+    scene.assert_read(&[&expected[..], &["last"]].concat());
+    assert_eq!((scene.tail().open_files(), scene.lost()), (2, (0, 0)));
+}
+
+/// Scenario: a file is removed before it has had its turn, and the process ends; another file may
+/// get its inode. Guarantee: the next process counts it as lost, and reads the other one.
+#[test]
+fn files_without_a_turn_are_counted_after_an_end() {
+    for reuses in [false, true] {
+        let mut scene = Scene::new("*.log", |_| ());
+        scene.settle();
+        scene.append("a.log", "a line that is lost\n");
+        scene.look();
+        scene.remove("a.log");
+        scene.look();
+        scene.stop();
+        let known = scene.known.as_mut().expect("was written");
+        assert_eq!((known.len(), known[0].unread), (1, 20));
+        scene.append("b.log", "b\n");
+        if reuses {
+            let metadata = fs::metadata(scene.path("b.log")).expect("is there");
+            scene.known.as_mut().expect("was written")[0].inode = Inode::of(&metadata);
+        }
+        scene.start();
+        scene.pass(Duration::from_secs(40));
+        scene.assert_read(&["b"]);
+        assert_eq!(scene.lost(), (1, 20));
+        scene.stop();
+        assert_eq!(scene.known.as_ref().map(Vec::len), Some(1), "it is counted once");
+    }
 }

@@ -190,3 +190,45 @@ fn what_was_there_at_the_first_look_is_not_read_once_it_can_be() {
     scene.pass(Duration::from_secs(10));
     scene.assert_read(&["new"]);
 }
+
+/// Scenario: the same, and the agent is restarted before the file can be read. Guarantee: what was
+/// there at the first look is still not read.
+#[test]
+fn what_was_there_at_the_first_look_is_not_read_after_a_restart() {
+    let mut scene = Scene::new("*", |options| options.starts_at_end = true);
+    fs::write(scene.path("a.gz"), b"\x1f\x8bno such data").expect("is written");
+    scene.settle();
+    scene.stop();
+    fs::write(scene.path("a.gz"), gzip(b"old line\n")).expect("is written");
+    scene.start();
+    scene.pass(Duration::from_secs(10));
+    scene.assert_read(&[]);
+    scene.append("a.gz", gzip(b"new\n"));
+    scene.pass(Duration::from_secs(10));
+    scene.assert_read(&["new"]);
+}
+
+/// Scenario: a file was truncated before a reload, and both of its contents are remembered.
+/// Guarantee: they are in an order in which the inode has the last one.
+#[test]
+fn contents_of_one_inode_are_remembered_in_their_order() {
+    for round in 0..8 {
+        let mut scene = Scene::new("*", |_| ());
+        for length in [3, 2, 1] {
+            fs::write(scene.path("a"), format!("{round}\n").repeat(length)).expect("is written");
+            scene.settle();
+        }
+        let contents: Vec<_> = scene.tail().contents().collect();
+        let offsets: Vec<u64> = contents.iter().map(|(_, known, _)| known.mark.offset).collect();
+        assert_eq!(offsets, [6, 4, 2]);
+        scene.known = Some(Vec::new());
+        scene.start();
+        for (_, known, begun) in contents {
+            scene.tail().remember(known, begun);
+        }
+        scene.append("a", "more\n");
+        scene.settle();
+        assert_eq!(scene.read.remove("more"), Some(1));
+        assert_eq!(scene.read.remove(&round.to_string()), Some(6));
+    }
+}

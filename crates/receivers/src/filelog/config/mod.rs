@@ -1,7 +1,6 @@
 //! The receiver's options.
 
 mod ordering;
-mod time;
 
 use std::time::Duration;
 
@@ -128,6 +127,7 @@ fn read_header(fields: &mut Fields<'_>, starts_at_end: bool) -> Option<HeaderCon
 
 /// Options of the Collector for what is done another way here.
 fn read_without_effect(fields: &mut Fields<'_>) {
+    fields.no_effect("id", "the receiver is named by its key in `receivers`");
     fields.no_effect("initial_buffer_size", "all files share one buffer");
     fields.no_effect("polls_to_archive", "files that are gone are remembered anyway");
     fields.no_effect("file_cache_advise", "the kernel decides what it caches");

@@ -1,11 +1,12 @@
 //! `ordering_criteria`: which of the files that match are read.
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use sluice_config::Fields;
+use sluice_config::{Fields, Pattern};
+use sluice_operators::{Layout, Location};
 use sluice_tail::{Ordering, ParseTime, SortBy, SortKind};
 
-use super::time::Layout;
 use crate::splitting::bytes_pattern;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,7 +28,7 @@ fn read_section(fields: &mut Fields<'_>) -> Option<Ordering> {
         "Its named groups are the keys to sort by. Paths that it does not match are not read.";
     let pattern = fields.parsed("regex", kind, None, doc, |text| match text {
         "" => Ok(None),
-        text => bytes_pattern(text).map(Some),
+        text => Ok(Some((Pattern::new(text)?, bytes_pattern(text)?))),
     });
     let doc = "The first group of the path: each group of files has an order of its own.";
     let group_by = fields.parsed("group_by", kind, None, doc, |text| match text {
@@ -38,18 +39,20 @@ fn read_section(fields: &mut Fields<'_>) -> Option<Ordering> {
     let top = fields.integer("top_n", 1, 0..=usize::MAX, doc);
     let sort_by = fields.sections("sort_by", "The sorts, one after the other.", read_sort);
     let (pattern, group_by) = (pattern.flatten(), group_by.flatten());
-    let sort_by: Vec<SortBy> = sort_by.into_iter().flatten().collect();
+    let mut sort_by: Vec<SortBy> = sort_by.into_iter().flatten().collect();
     let needs_pattern = |sort: &SortBy| !matches!(sort.kind, SortKind::Modified);
     if pattern.is_none() && sort_by.iter().any(needs_pattern) {
         fields.error_missing("regex");
     }
-    if let Some(pattern) = &pattern {
-        for sort in sort_by.iter().filter(|sort| needs_pattern(sort)) {
-            if !pattern.capture_names().flatten().any(|name| name == sort.key) {
+    if let Some((pattern, _)) = &pattern {
+        for sort in sort_by.iter_mut().filter(|sort| needs_pattern(sort) && !sort.key.is_empty()) {
+            if !pattern.group_names().flatten().any(|name| name == sort.key) {
                 fields.error_at("regex", &format!("has no group `{}` to sort by", sort.key));
             }
+            sort.key = Pattern::inner_name(&sort.key).into_owned();
         }
     }
+    let pattern = pattern.map(|(_, pattern)| pattern);
     // As in the Collector, nothing is selected without a sort.
     (!sort_by.is_empty()).then_some(Ordering { pattern, group_by, top, sort_by })
 }
@@ -65,9 +68,11 @@ fn read_sort(fields: &mut Fields<'_>) -> Option<SortBy> {
     let kind = fields.optional_choice("sort_type", &kinds, doc);
     let key = fields.string("regex_key", "", "The group of `regex` that is the key.");
     let ascending = fields.boolean("ascending", false, "Whether the lowest is first.");
-    let doc = "For `timestamp`: the layout of the time, as `%Y%m%d%H`.";
-    let layout = fields.parsed("layout", "layout of a time", None, doc, Layout::new);
-    fields.no_effect("location", "times of one place have the same order in any");
+    let doc = "For `timestamp`: the layout of the time, as `%Y%m%d%H`, of the same directives as \
+               that of `time_parser`. Files without such a time are not read.";
+    let layout = fields.non_empty_string("layout", doc);
+    let doc = "The time zone of times that say none.";
+    let location = fields.parsed("location", "a time zone", Some("UTC"), doc, Location::named);
     if kind.is_none() && !fields.is_describing() {
         fields.error_missing("sort_type");
     }
@@ -80,13 +85,25 @@ fn read_sort(fields: &mut Fields<'_>) -> Option<SortBy> {
         Kind::Alphabetical => SortKind::Alphabetical,
         Kind::Mtime => SortKind::Modified,
         Kind::Timestamp => {
-            if !fields.is_given("layout") {
+            let Some(layout) = layout else {
                 fields.error_missing("layout");
+                return None;
+            };
+            match Layout::strptime(&layout) {
+                Ok(layout) => SortKind::Timestamp(time_of(layout.within(location?))),
+                Err(why) => {
+                    fields.error_at("layout", &why);
+                    return None;
+                }
             }
-            let layout = layout?;
-            let parse: Arc<ParseTime> = Arc::new(move |text| layout.parse(text));
-            SortKind::Timestamp(parse)
         }
     };
     Some(SortBy { key, kind, ascending })
+}
+
+fn time_of(layout: Layout) -> Arc<ParseTime> {
+    Arc::new(move |text| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        layout.read(text, i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)).ok()
+    })
 }

@@ -1,5 +1,5 @@
 use sluice_config::load::read_text;
-use sluice_tail::Compression;
+use sluice_tail::{Compression, SortBy, SortKind};
 
 use super::*;
 
@@ -72,14 +72,15 @@ ordering_criteria:
     - {sort_type: mtime}
 compression: auto
 polls_to_archive: 1
+id: file_input
 on_truncate: read_new
 file_cache_advise: true
 skip_unmodified_files: true
 ",
     );
     let warned = [
-        "location",
         "max_batches",
+        "id",
         "initial_buffer_size",
         "polls_to_archive",
         "file_cache_advise",
@@ -107,9 +108,10 @@ skip_unmodified_files: true
 fn mistakes_are_named_with_their_place() {
     for (text, expected) in [
         ("", "receivers.filelog.include` is required"),
+        ("include: []", "receivers.filelog.include` must not be empty"),
         ("include: ['/a/[']", "has the pattern `/a/[`, which has `[` without `]`"),
         ("include: [/a], start_at: middle", "start_at` must be one of"),
-        ("include: [/a], encoding: utf-9", "encoding"),
+        ("include: [/a], encoding: utf-9", "`utf-9` is not an encoding: "),
         ("include: [/a], delete_after_read: true", "needs `start_at: beginning`"),
         ("include: [/a], operators: [{type: json_parsr}]", "json_parsr"),
         ("include: [/a], header: {pattern: x}", "metadata_operators` is required"),
@@ -140,5 +142,69 @@ fn mistakes_are_named_with_their_place() {
     ] {
         let (_, messages) = read(&format!("{{{text}}}"));
         assert!(messages.iter().any(|it| it.contains(expected)), "{text}: {messages:?}");
+    }
+}
+
+/// Guarantee: as in the Collector, an attribute that is null has the empty text.
+#[test]
+fn attributes_that_are_null_are_empty() {
+    let (config, messages) = read("{include: [/a], attributes: {a: null, b: ~}, resource: {c: }}");
+    assert_eq!(messages, [""; 0]);
+    let constants = config.files.constant.iter().chain(&config.resource);
+    let empty = AnyValue::String(String::new());
+    assert_eq!(constants.filter(|(_, value)| *value == empty).count(), 3);
+}
+
+fn sort_by_time(layout: &str, more: &str) -> (FilelogConfig, Vec<String>) {
+    read(&format!(
+        "include: [/a]\nordering_criteria:\n  regex: '(?P<1st>.*)'\n  sort_by:\n    \
+         - {{sort_type: timestamp, layout: '{layout}', {more}}}"
+    ))
+}
+
+/// Guarantee: times in names of files are read as `time_parser` reads times, and those that do not
+/// exist are none.
+#[test]
+fn files_are_ordered_by_times_as_the_operators_read_them() {
+    for (layout, times, wrong) in [
+        ("%Y%m%d%H", &["2024123123", "2025010100", "2025010101"][..], "2024023100"),
+        ("%Y%m%d", &["20240130", "20240229"], "20249901"),
+        ("%d-%b-%y", &["31-Dec-99", "01-jan-00", "02-Jan-00"], "31-Feb-99"),
+        ("%Y %j", &["2024 +02:00", "2024 +01:00", "2024 -01:00"], "2024 366"),
+        ("%FT%T%z", &["2024-01-02T03:04:05+0200", "2024-01-02T03:04:05+0100"], "2024-01-02"),
+        ("%Y%m%d%I%p", &["2024010204AM", "2024010203PM"], "2024010213PM"),
+        ("%F %T.%L", &["2024-01-01 00:00:01.999", "2024-01-01 00:00:02"], "2024"),
+    ] {
+        let (config, messages) = sort_by_time(layout, "regex_key: 1st");
+        assert_eq!(messages, [""; 0], "{layout}");
+        let ordering = config.options.ordering.expect("is there");
+        let [SortBy { kind: SortKind::Timestamp(parse), key, .. }] = &*ordering.sort_by else {
+            panic!("one sort by time");
+        };
+        let path = ordering.pattern.expect("is there");
+        assert!(path.captures(b"x").is_some_and(|found| found.name(key).is_some()));
+        let values: Vec<_> = times.iter().map(|time| parse(time)).collect();
+        let rises = values.is_sorted_by(|one, next| one < next);
+        assert!(values.iter().all(Option::is_some) && rises, "{layout}: {values:?}");
+        assert_eq!(parse(wrong), None, "{layout}: {wrong}");
+    }
+    let (_, messages) = sort_by_time("%Y", "regex_key: 1st, location: Europe/Berlin");
+    assert_eq!(messages, [""; 0]);
+}
+
+#[test]
+fn mistakes_of_an_order_are_named_once() {
+    for (layout, more, expected) in [
+        ("%s", "regex_key: 1st", ".layout` needs a point or a comma before `%s`"),
+        ("%Q", "regex_key: 1st", ".layout` has `%Q`, which is no directive"),
+        ("2006", "regex_key: 1st", ".layout` has a digit"),
+        ("", "regex_key: 1st", ".layout` must not be empty"),
+        ("%Y", "regex_key: 1st, location: Nowhere", "`Nowhere` is not a time zone"),
+        ("%Y", "regex_key: ''", ".regex_key` must not be empty"),
+        ("%Y", "ascending: true", ".regex_key` is required"),
+    ] {
+        let (_, messages) = sort_by_time(layout, more);
+        assert_eq!(messages.len(), 1, "{layout}, {more}: {messages:?}");
+        assert!(messages[0].contains(expected), "{layout}, {more}: {messages:?}");
     }
 }
