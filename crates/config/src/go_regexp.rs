@@ -2,8 +2,10 @@
 //!
 //! Both engines come from RE2 and mean the same by almost everything. The differences are
 //! rewritten: in Go `\d`, `\w`, `\s` and `\b` know ASCII only, `\Q…\E` quotes, a brace that is no
-//! repetition is a brace, any punctuation may be escaped, and brackets contain no set operations.
+//! repetition is a brace, any punctuation may be escaped, brackets contain no set operations, and
+//! the name of a group may begin with a digit.
 
+use std::borrow::Cow;
 use std::iter::{self, Peekable};
 use std::str::Chars;
 
@@ -15,6 +17,10 @@ pub struct Pattern {
     text: String,
     regex: Regex,
 }
+
+/// Stands before a name that begins with a digit, which this engine does not allow. No name in Go
+/// has a point.
+const MARK: &str = "_.";
 
 impl Pattern {
     /// # Errors
@@ -47,15 +53,69 @@ impl Pattern {
 
     /// Names of the groups, without the whole; nothing for one that has no name.
     pub fn group_names(&self) -> impl Iterator<Item = Option<&str>> {
-        self.regex.capture_names().skip(1)
+        self.regex.capture_names().skip(1).map(|name| name.map(given_name))
+    }
+
+    /// The name that a group has in [`Pattern::regex`].
+    pub fn inner_name(given: &str) -> Cow<'_, str> {
+        match given.starts_with(|first: char| first.is_ascii_digit()) {
+            true => Cow::Owned(format!("{MARK}{given}")),
+            false => Cow::Borrowed(given),
+        }
+    }
+
+    /// A template of replacements (`$1`, `${name}`, `$$`) for [`Pattern::regex`].
+    pub fn template(&self, text: &str) -> String {
+        let groups: Vec<&str> = self.group_names().flatten().collect();
+        let inner = |name: &str| match groups.contains(&name) {
+            true => format!("{{{}}}", Pattern::inner_name(name)),
+            false => format!("{{{name}}}"),
+        };
+        let (mut template, mut rest) = (String::with_capacity(text.len()), text);
+        while let Some((before, behind)) = rest.split_once('$') {
+            template.push_str(before);
+            template.push('$');
+            let is_word = |character: char| character.is_ascii_alphanumeric() || character == '_';
+            let braced = behind.strip_prefix('{').and_then(|behind| behind.split_once('}'));
+            let word = behind.split_at(behind.find(|it| !is_word(it)).unwrap_or(behind.len()));
+            rest = match (behind.strip_prefix('$'), braced, word) {
+                (Some(behind), ..) => {
+                    template.push('$');
+                    behind
+                }
+                (None, None, ("", behind)) => behind,
+                (None, Some((name, behind)), _) | (None, None, (name, behind)) => {
+                    template.push_str(&inner(name));
+                    behind
+                }
+            };
+        }
+        template + rest
+    }
+
+    /// The compiled pattern alone, for callers that know its groups by their names.
+    ///
+    /// # Errors
+    /// It has another name for a group.
+    pub fn into_regex(self) -> Result<Regex, String> {
+        let mut names = self.regex.capture_names().flatten();
+        match names.find_map(|name| name.strip_prefix(MARK)) {
+            None => Ok(self.regex),
+            Some(name) => Err(format!("the name of the group `{name}` begins with a digit")),
+        }
     }
 
     /// Named groups of the first match, in order, with their texts; empty for those not in it.
     pub fn named_groups(&self, text: &[u8]) -> Option<Vec<(&str, String)>> {
         let captures = self.regex.captures(str::from_utf8(text).ok()?)?;
         let text_of = |name| captures.name(name).map_or("", |group| group.as_str()).to_owned();
-        Some(self.regex.capture_names().flatten().map(|name| (name, text_of(name))).collect())
+        let names = self.regex.capture_names().flatten();
+        Some(names.map(|name| (given_name(name), text_of(name))).collect())
     }
+}
+
+fn given_name(inner: &str) -> &str {
+    inner.strip_prefix(MARK).unwrap_or(inner)
 }
 
 fn translate(go: &str) -> String {
@@ -75,9 +135,24 @@ impl Translation<'_> {
             match character {
                 '\\' => self.escape(false),
                 '[' => self.class(),
+                '(' => self.group(),
                 '{' if !self.is_repetition() => self.out.push_str("\\{"),
                 _ => self.out.push(character),
             }
+        }
+    }
+
+    /// The beginning of a group, whose parenthesis was read, up to a name that begins with a digit.
+    fn group(&mut self) {
+        self.out.push('(');
+        let mut ahead = self.rest.clone();
+        let is_named = ahead.next() == Some('?')
+            && (ahead.next_if_eq(&'P').is_some() || ahead.peek() == Some(&'<'))
+            && ahead.next() == Some('<');
+        if is_named && ahead.peek().is_some_and(char::is_ascii_digit) {
+            self.out.push_str("?P<");
+            self.out.push_str(MARK);
+            self.rest = ahead;
         }
     }
 
@@ -295,5 +370,28 @@ mod tests {
             .map(|(name, text)| (name, text.to_owned()));
         assert_eq!(groups, expected);
         assert_eq!(pattern.named_groups(b"nothing"), None);
+    }
+
+    /// Guarantee: a group's name may begin with a digit, as in Go, also beside one whose name only
+    /// has a character more, and in the template of a replacement.
+    #[test]
+    fn names_of_groups_may_begin_with_a_digit() {
+        let pattern = Pattern::new(r"(?P<5xx>5\d\d)|(?<4xx>4\d\d)|(?P<_5xx>6)|\(?P?<7>").unwrap();
+        let names: Vec<_> = pattern.group_names().flatten().collect();
+        assert_eq!(names, ["5xx", "4xx", "_5xx"]);
+        let groups = pattern.named_groups(b"503").unwrap();
+        assert_eq!(groups[0], ("5xx", "503".to_owned()));
+        for (template, expected) in [
+            ("<$5xx>", "<503>"),
+            ("${5xx}$$5xx$1", "503$5xx503"),
+            ("$5xxa${1}a$ ${", "503a$ ${"),
+            ("$_5xx.", "."),
+        ] {
+            let template = pattern.template(template);
+            assert_eq!(pattern.regex().replace("503", &*template), expected, "{template}");
+        }
+        assert!(
+            pattern.into_regex().is_err() && Pattern::new("(?P<a>x)").unwrap().into_regex().is_ok()
+        );
     }
 }

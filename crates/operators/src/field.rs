@@ -1,6 +1,7 @@
 //! Paths to a part of a record: `body`, `body.message`, `attributes["log.file.name"]`.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::mem;
 
 use sluice_otlp::AnyValue;
@@ -76,6 +77,11 @@ impl Field {
         rest.iter().try_fold(find(map, first)?, |value, key| find(as_map(value)?, key))
     }
 
+    /// The reason of a failure: it is not in the record.
+    pub(crate) fn missing(&self) -> String {
+        format!("the record has no `{self}`")
+    }
+
     /// A copy of the value here; of whole attributes as a map.
     pub fn copied(&self, record: &Record) -> Option<AnyValue> {
         match (self.root, self.keys.is_empty()) {
@@ -93,7 +99,7 @@ impl Field {
     pub fn set(&self, record: &mut Record, value: AnyValue) -> Result<(), String> {
         match (value, self.keys.split_last()) {
             (AnyValue::Map(map), _) => self.extend(record, map, false),
-            (value, Some((last, way))) => put(self.map(record, way), last.clone(), value),
+            (value, Some((last, way))) => put(self.map(record, way), last, value),
             (value, None) if self.root == Root::Body => record.body = value,
             _ => return Err("attributes and resource can only be set to a map".to_owned()),
         }
@@ -134,6 +140,25 @@ impl Field {
         })?;
         let place = map.iter().position(|(name, _)| name == last)?;
         Some(map.remove(place).1)
+    }
+}
+
+/// As the configuration writes it.
+impl fmt::Display for Field {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self.root {
+            Root::Body => "body",
+            Root::Attributes => "attributes",
+            Root::Resource => "resource",
+        })?;
+        for key in &self.keys {
+            if key.contains(['.', '[']) {
+                write!(out, "[\"{key}\"]")?;
+            } else {
+                write!(out, ".{key}")?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -199,10 +224,10 @@ pub(crate) fn merge_maps(into: &mut Map, from: Map, is_deep: bool) {
 }
 
 /// Sets the key's value, whether or not it is there.
-pub(crate) fn put(map: &mut Map, key: String, value: AnyValue) {
-    match map.iter_mut().find(|(name, _)| *name == key) {
+pub(crate) fn put(map: &mut Map, key: &str, value: AnyValue) {
+    match map.iter_mut().find(|(name, _)| name == key) {
         Some((_, place)) => *place = value,
-        None => map.push((key, value)),
+        None => map.push((key.to_owned(), value)),
     }
 }
 

@@ -47,7 +47,7 @@ impl Transform for Labels {
         }
         for (label, text) in rendered {
             let map = if label.is_resource { &mut record.resource } else { &mut record.attributes };
-            put(map, label.key.clone(), AnyValue::String(text));
+            put(map, &label.key, AnyValue::String(text));
         }
         Ok(())
     }

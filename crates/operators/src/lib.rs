@@ -28,7 +28,7 @@ pub use encode::{Encoded, Encoder, Place, TextRecord, encode, encode_attributes}
 pub use field::{Field, Root};
 pub use label::Label;
 pub use operators::document;
-pub use parsers::{Syslog, rfc3339};
+pub use parsers::{Layout, Location, Syslog, rfc3339};
 pub use record::{Origin, Record};
 
 #[cfg(test)]

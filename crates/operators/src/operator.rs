@@ -9,8 +9,9 @@ use crate::step::Step;
 
 /// An operator that works on one record at a time: a parser, `move`, `add`.
 pub(crate) trait Transform: CloneTransform + Send + Sync {
-    /// Changes the record. After an error, whose reason takes a line, the record is as it was, and
-    /// `on_error` says what becomes of it.
+    /// Changes the record. After an error, whose reason takes a line, `on_error` says what becomes
+    /// of it. It is then as it was, but for what a parser has parsed before one of its sections
+    /// (`timestamp`) failed.
     fn apply(&mut self, record: &mut Record) -> Result<(), String>;
 
     /// The step of a compiled chain that does the same, where there is one.

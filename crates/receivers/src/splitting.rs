@@ -9,7 +9,7 @@ use sluice_otlp::AnyValue;
 use sluice_tail::{Boundary, Charset};
 
 pub(crate) fn encoding(fields: &mut Fields<'_>) -> Charset {
-    let kind = "name of an encoding";
+    let kind = "an encoding";
     let doc = "`utf-8` (invalid bytes become U+FFFD), `utf-8-raw` (a record with invalid bytes has \
                a body of bytes), `nop` (bytes, not cut into lines), `ascii`, `latin-1`, \
                `utf-16le`, `utf-16be`, or any encoding of the WHATWG standard, such as `big5`.";
@@ -107,8 +107,10 @@ pub(crate) fn constants(
             fields.error_at(key, &format!("has `{}`, which must be a text", entry.key));
             continue;
         };
-        if scalar.text.contains("EXPR(") {
-            match Label::new(root, &entry.key, &scalar.text) {
+        // As in the Collector, null is the empty text.
+        let text = if scalar.is_null() && !scalar.expanded { "" } else { &*scalar.text };
+        if text.contains("EXPR(") {
+            match Label::new(root, &entry.key, text) {
                 Ok(label) => {
                     for warning in label.warnings() {
                         fields.warn_at(key, &format!("is probably wrong: {warning}"));
@@ -119,7 +121,7 @@ pub(crate) fn constants(
             }
             continue;
         }
-        constants.push((entry.key.clone(), AnyValue::String(scalar.text.clone())));
+        constants.push((entry.key.clone(), AnyValue::String(text.to_owned())));
     }
     constants
 }

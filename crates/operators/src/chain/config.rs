@@ -26,8 +26,9 @@ pub struct OnError {
 impl OnError {
     /// Reads the option `on_error`.
     pub fn read(fields: &mut Fields<'_>) -> OnError {
-        let doc = "A record on which the operator fails goes on unchanged (`send`) or is dropped. \
-                   All failures are counted; `_quiet` does not log them.";
+        let doc = "A record on which the operator fails goes on (`send`) or is dropped. It goes on \
+                   unchanged, but if only `timestamp` or another section of a parser failed, with \
+                   what was parsed. All failures are counted; `_quiet` does not log them.";
         fields.choice("on_error", ON_ERROR[0].1, &ON_ERROR, doc)
     }
 }
@@ -94,9 +95,24 @@ fn read_common(fields: &mut Fields<'_>, is_plain: bool) -> Common {
         let doc = "A condition. Records for which it does not hold pass the operator unchanged.";
         condition = read::condition(fields, "if", doc);
         on_error = OnError::read(fields);
+    } else if !fields.is_describing() {
+        refuse_for_routes(fields);
     }
     let route = Route { outputs, span: fields.span_of("output") };
     Common { id, id_span, route, condition, on_error }
+}
+
+/// Options that an operator with routes does not have.
+fn refuse_for_routes(fields: &mut Fields<'_>) {
+    for (key, hint) in [
+        ("if", "write the condition into `expr` of each route"),
+        ("output", "each route has an `output`, and `default` is for all other records"),
+        ("on_error", "a route whose `expr` fails is passed over"),
+    ] {
+        if fields.node(key, "", "").is_some() {
+            fields.error_at_with_hint(key, "is no option of an operator with routes", hint);
+        }
+    }
 }
 
 /// Declares the options of every operator, for the documentation.

@@ -68,7 +68,7 @@ fn failures_are_dealt_with_as_on_error_says() {
         let dropped = u64::from(!arrives);
         assert_eq!(chain.counts(), Counts { errors: 1, dropped, ..Counts::default() });
         let failure = chain.take_failure();
-        let reason = "the field does not exist".to_owned();
+        let reason = "the record has no `body.missing`".to_owned();
         let expected = Failure { operator: "remove".to_owned(), reason };
         assert_eq!(failure, reports.then_some(expected), "{on_error}");
         assert_eq!(chain.take_failure(), None);

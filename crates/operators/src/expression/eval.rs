@@ -217,7 +217,7 @@ impl<'a> Machine<'a> {
                     };
                     let value = self.eval(value)?;
                     self.charge(KEY_BYTES + key.len())?;
-                    crate::field::put(&mut map, key.into_owned(), self.kept(value)?);
+                    crate::field::put(&mut map, &key, self.kept(value)?);
                 }
                 return self.nested(Val::Map(Cow::Owned(map)));
             }

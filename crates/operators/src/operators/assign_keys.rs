@@ -31,7 +31,7 @@ impl Transform for AssignKeys {
         let found = match self.field.get(record) {
             Some(AnyValue::Array(values)) => values.len(),
             Some(_) => return Err("the field is not a list".to_owned()),
-            None => return Err("the field does not exist".to_owned()),
+            None => return Err(self.field.missing()),
         };
         if found != self.keys.len() {
             let keys = self.keys.len();
@@ -40,7 +40,7 @@ impl Transform for AssignKeys {
         let Some(AnyValue::Array(values)) = self.field.take(record) else { return Ok(()) };
         let mut map = Vec::with_capacity(found);
         for (key, value) in self.keys.iter().zip(values) {
-            put(&mut map, key.clone(), value);
+            put(&mut map, key, value);
         }
         self.field.set(record, AnyValue::Map(map))
     }

@@ -22,7 +22,7 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Transform>> {
 
 impl Transform for Copy {
     fn apply(&mut self, record: &mut Record) -> Result<(), String> {
-        let value = self.from.copied(record).ok_or("the field `from` does not exist")?;
+        let value = self.from.copied(record).ok_or_else(|| self.from.missing())?;
         self.to.set(record, value)
     }
 }

@@ -8,8 +8,16 @@ use super::kinds;
 use crate::chain::describe_common;
 use crate::expression::function_names;
 use crate::operator::Read;
+use crate::parsers::describe_shared;
 
 const HEAD: &str = include_str!("document/head.md");
+
+/// Above the options that several parsers share.
+const PARSERS: &str = "
+## Options of parsers
+
+Parsers that refer to this section have these options beside their own.
+";
 
 /// The page in Markdown, from the same calls that read the options.
 pub fn document() -> String {
@@ -17,12 +25,15 @@ pub fn document() -> String {
     let mut page = HEAD.replace("FUNCTIONS", &(functions.join(", ") + "."));
     let common = Fields::describe(|fields| describe_common(fields, true));
     table(&mut page, &common);
+    page.push_str(PARSERS);
+    let shared = Fields::describe(describe_shared);
+    table(&mut page, &shared);
     let mut sorted: Vec<_> = kinds().collect();
     sorted.sort_by_key(|kind| kind.name);
     for kind in sorted {
         // Writing to a string cannot fail.
         let _ = write!(page, "\n## `{}`\n\n{}\n", kind.name, kind.summary);
-        let options = match kind.read {
+        let mut options = match kind.read {
             Read::Transform(read) => Fields::describe(read),
             Read::Stage(read) => Fields::describe(read),
             Read::Router(read) => {
@@ -30,6 +41,10 @@ pub fn document() -> String {
                 Fields::describe(read)
             }
         };
+        if shared.iter().all(|option| options.contains(option)) {
+            page.push_str("\nIt also has the [options of parsers](#options-of-parsers).\n");
+            options.retain(|option| !shared.contains(option));
+        }
         table(&mut page, &options);
     }
     page

@@ -23,7 +23,7 @@ impl Transform for Flatten {
         match self.field.get(record) {
             Some(AnyValue::Map(_)) => {}
             Some(_) => return Err("the field is not a map".to_owned()),
-            None => return Err("the field does not exist".to_owned()),
+            None => return Err(self.field.missing()),
         }
         let Some(AnyValue::Map(map)) = self.field.take(record) else { return Ok(()) };
         let around = self.field.keys.split_last().map_or(&[][..], |(_, around)| around);

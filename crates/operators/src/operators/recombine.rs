@@ -85,8 +85,10 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Stage>> {
     let flush_after = fields.duration("force_flush_period", Duration::from_secs(5), doc);
     let is_first = first.is_some();
     if is_first == last.is_some() {
-        if fields.is_given("is_first_entry") == fields.is_given("is_last_entry") {
-            fields.error("needs either `is_first_entry` or `is_last_entry`");
+        match (fields.is_given("is_first_entry"), fields.is_given("is_last_entry")) {
+            (true, true) => fields.error("cannot have both `is_first_entry` and `is_last_entry`"),
+            (false, false) => fields.error("needs either `is_first_entry` or `is_last_entry`"),
+            _ => {}
         }
         return None;
     }

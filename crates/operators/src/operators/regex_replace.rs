@@ -28,15 +28,18 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Transform>> {
         fields.optional_choice("regex_name", &[("ansi_control_sequences", CONTROL_SEQUENCES)], doc);
     let doc = "The text in place of each match. `$1` and `${name}` are groups, `$$` is a `$`.";
     let replacement = fields.string("replace_with", "", doc);
-    if fields.is_given("regex") == fields.is_given("regex_name") {
-        fields.error("needs either `regex` or `regex_name`");
-        return None;
+    match (fields.is_given("regex"), fields.is_given("regex_name")) {
+        (true, true) => fields.error("cannot have both `regex` and `regex_name`"),
+        (false, false) => fields.error("needs either `regex` or `regex_name`"),
+        _ => {}
     }
     let pattern = match named {
         Some(text) => Pattern::new(text).ok(),
         None => given,
     };
-    Some(Box::new(RegexReplace { field: field?, pattern: pattern?, replacement }))
+    let pattern = pattern?;
+    let replacement = pattern.template(&replacement);
+    Some(Box::new(RegexReplace { field: field?, pattern, replacement }))
 }
 
 impl Transform for RegexReplace {

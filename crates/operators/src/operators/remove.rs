@@ -24,7 +24,7 @@ impl Transform for Remove {
     fn apply(&mut self, record: &mut Record) -> Result<(), String> {
         let is_whole = self.field.root != Root::Body && self.field.keys.is_empty();
         match self.field.take(record) {
-            None if !is_whole => Err("the field does not exist".to_owned()),
+            None if !is_whole => Err(self.field.missing()),
             _ => Ok(()),
         }
     }

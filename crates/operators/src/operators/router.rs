@@ -67,7 +67,10 @@ fn read_attributes(fields: &mut Fields<'_>, doc: &str) -> Vec<(String, Template)
     }
     let mut attributes = Vec::new();
     for Entry { key, value, .. } in node.as_mapping().unwrap_or_default() {
-        let text = value.as_text().and_then(|scalar| scalar.as_string());
+        let text = value.as_text().and_then(|scalar| {
+            // As in the Collector, null is the empty text.
+            scalar.as_string().or(scalar.is_null().then_some(""))
+        });
         let template = text.ok_or("it is not a string".to_owned()).and_then(Template::compile);
         match template {
             Ok(template) => {
@@ -102,7 +105,7 @@ impl Stage for Router {
             }
         }
         for (key, text) in rendered {
-            put(&mut record.attributes, key.clone(), AnyValue::String(text));
+            put(&mut record.attributes, key, AnyValue::String(text));
         }
         out.push((route, record));
         Ok(())

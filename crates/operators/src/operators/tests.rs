@@ -108,11 +108,15 @@ fn move_takes_a_value_to_another_place() {
         ),
     ]);
     check_failures(vec![
-        ("type: move, from: body.missing, to: body.a", nested(), "the field `from` does not exist"),
+        (
+            "type: move, from: body.missing, to: body.a",
+            nested(),
+            "the record has no `body.missing`",
+        ),
         (
             "type: move, from: body.a, to: body.b",
             json!({"body": "x"}),
-            "the field `from` does not exist",
+            "the record has no `body.a`",
         ),
     ]);
 }
@@ -136,8 +140,7 @@ fn copy_leaves_the_value_where_it_was() {
             json!({"resource": {"a": [1]}, "attributes": {"nested": {"a": [1]}}}),
         ),
     ]);
-    let failure =
-        ("type: copy, from: body.x, to: body.y", nested(), "the field `from` does not exist");
+    let failure = ("type: copy, from: body.x, to: body.y", nested(), "the record has no `body.x`");
     check_failures(vec![failure]);
 }
 
@@ -224,7 +227,11 @@ fn remove_takes_a_field_away() {
         ),
         ("type: remove, field: resource", json!({}), json!({})),
     ]);
-    check_failures(vec![("type: remove, field: attributes.x", full(), "the field does not exist")]);
+    check_failures(vec![(
+        "type: remove, field: attributes.x",
+        full(),
+        "the record has no `attributes.x`",
+    )]);
 }
 
 #[test]
@@ -289,7 +296,7 @@ fn flatten_moves_entries_up() {
     ]);
     check_failures(vec![
         ("type: flatten, field: body.key", nested(), "the field is not a map"),
-        ("type: flatten, field: body.missing", nested(), "the field does not exist"),
+        ("type: flatten, field: body.missing", nested(), "the record has no `body.missing`"),
     ]);
 }
 
@@ -321,7 +328,7 @@ fn assign_keys_makes_a_map_of_a_list() {
         (
             "type: assign_keys, field: body.x, keys: [a]",
             json!({"body": {}}),
-            "the field does not exist",
+            "the record has no `body.x`",
         ),
     ]);
 }
@@ -427,7 +434,7 @@ fn router_sends_records_to_the_first_route_that_holds() {
 - type: router
   routes:
     - {expr: body.deep.a == 1, output: one}
-    - {expr: body == 'two', output: two, attributes: {label: 'is EXPR(body)'}}
+    - {expr: body == 'two', output: two, attributes: {label: 'is EXPR(body)', none: null}}
     - {expr: body startsWith 't', output: one}
 - {type: add, id: one, field: attributes.way, value: 1, output: end}
 - {type: add, id: two, field: attributes.way, value: 2}
@@ -437,7 +444,7 @@ fn router_sends_records_to_the_first_route_that_holds() {
     let (mut chain, mut out) = (chain(operators), Vec::new());
     records.into_iter().for_each(|record| chain.process(record, &mut out));
     let attributes: Vec<_> = out.iter().map(|record| parts(record)["attributes"].clone()).collect();
-    assert_eq!(attributes, [json!({"label": "is two", "way": 2}), json!({"way": 1})]);
+    assert_eq!(attributes, [json!({"label": "is two", "none": "", "way": 2}), json!({"way": 1})]);
     assert_eq!(chain.counts(), Counts { filtered: 1, ..Counts::default() });
 }
 
@@ -468,7 +475,7 @@ fn wrong_options_are_refused() {
         ("type: regex_replace, field: body", "needs either `regex` or `regex_name`"),
         (
             "type: regex_replace, field: body, regex: a, regex_name: ansi_control_sequences",
-            "needs either",
+            "cannot have both `regex` and `regex_name`",
         ),
         (
             "type: regex_replace, field: body, regex: '('",
@@ -483,14 +490,17 @@ fn wrong_options_are_refused() {
         ("type: router", "`r.operators[0].routes` is required"),
         ("type: router, routes: [{expr: 'true'}]", "`r.operators[0].routes[0].output` is required"),
         ("type: router, default: x", "there is no operator `x` in this list"),
-        ("type: router, default: router, if: 'true'", "`r.operators[0]` has no option `if`"),
+        (
+            "type: router, default: router, if: 'true'",
+            "`r.operators[0].if` is no option of an operator with routes (write the condition into",
+        ),
         (
             "type: recombine, combine_field: body",
             "needs either `is_first_entry` or `is_last_entry`",
         ),
         (
             "type: recombine, combine_field: body, is_first_entry: 'true', is_last_entry: 'true'",
-            "needs either",
+            "cannot have both `is_first_entry` and `is_last_entry`",
         ),
         ("type: recombine, is_first_entry: 'true'", "`r.operators[0].combine_field` is required"),
         (

@@ -22,10 +22,11 @@ mod tests;
 
 pub(crate) use self::compiled::Compiled;
 pub(crate) use self::json_text::{Numbers, Token};
+pub(crate) use self::parser::describe_shared;
 pub(crate) use self::regex::Groups;
 use crate::operator::{Kind, Read};
 pub use syslog::Syslog;
-pub use time::rfc3339;
+pub use time::{Layout, Location, rfc3339};
 
 pub(crate) static PARSERS: &[Kind] = &[
     Kind {

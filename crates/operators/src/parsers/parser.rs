@@ -37,13 +37,13 @@ impl Parser {
             fields.error_at("body", "cannot be given with `parse_to: body`: remove one of them");
         }
         let doc = "Takes the time of the record from a parsed field, as `time_parser` does.";
-        let time = fields.section("timestamp", doc, Time::read);
+        let time = fields.section_unless_empty("timestamp", doc, Time::read);
         let doc = "Takes the severity from a parsed field, as `severity_parser` does.";
-        let severity = fields.section("severity", doc, Severity::read);
+        let severity = fields.section_unless_empty("severity", doc, Severity::read);
         let doc = "Takes the ids of trace and span from parsed fields, as `trace_parser` does.";
-        let trace = fields.section("trace", doc, Trace::read);
+        let trace = fields.section_unless_empty("trace", doc, Trace::read);
         let doc = "Takes the name of the scope from a parsed field, as `scope_name_parser` does.";
-        let scope_name = fields.section("scope_name", doc, ScopeName::read);
+        let scope_name = fields.section_unless_empty("scope_name", doc, ScopeName::read);
         let parser = Parser {
             from: from?,
             to: to?,
@@ -120,6 +120,11 @@ impl Parser {
         trace.map_err(|why| format!("trace: {why}"))?;
         scope.map_err(|why| format!("scope_name: {why}"))
     }
+}
+
+/// Declares the options that parsers share, for the documentation.
+pub(crate) fn describe_shared(fields: &mut Fields<'_>) {
+    Parser::read(fields);
 }
 
 /// A section that is absent is fine, one with errors is not.

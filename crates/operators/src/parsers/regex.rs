@@ -28,7 +28,7 @@ pub(crate) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Transform>> {
     if !fields.is_given("regex") {
         fields.error_missing("regex");
     }
-    fields.section("cache", "Results of earlier matches.", |fields| {
+    fields.section_unless_empty("cache", "Results of earlier matches.", |fields| {
         fields.no_effect("size", "matching costs less than a cache");
     });
     let pattern = pattern?;

@@ -7,7 +7,7 @@ use sluice_config::{Fields, Node, ScalarValue, Value, nearest};
 use sluice_otlp::AnyValue;
 
 use super::json_text::Token;
-use super::values::{kind_of, read_source, shown, value_at};
+use super::values::{kind_of, read_source, value_at};
 use crate::field::Field;
 use crate::operator::Transform;
 use crate::record::Record;
@@ -53,6 +53,7 @@ impl Severity {
             ("otel", Preset::Otel),
             ("aliases", Preset::Otel),
             ("none", Preset::None),
+            ("", Preset::Default),
         ];
         let doc = "The values that are known without `mapping`. `otel` and `aliases`: names \
                    (`info2`) and numbers of severities. `default`: also `warning` and `err`. \
@@ -78,7 +79,7 @@ impl Severity {
 
     pub(super) fn set(&self, record: &mut Record) -> Result<(), String> {
         let value = value_at(&self.from, record)?;
-        let wrong = || format!("`{}` is {}, not a severity", shown(&self.from), kind_of(value));
+        let wrong = || format!("`{}` is {}, not a severity", self.from, kind_of(value));
         let text = match value {
             AnyValue::String(text) => text.clone(),
             AnyValue::Bytes(bytes) => str::from_utf8(bytes).map_err(|_| wrong())?.to_owned(),

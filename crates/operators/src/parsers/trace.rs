@@ -3,7 +3,7 @@
 use sluice_config::Fields;
 use sluice_otlp::AnyValue;
 
-use super::values::{excerpt, kind_of, read_source, shown};
+use super::values::{excerpt, kind_of, read_source};
 use crate::field::Field;
 use crate::operator::Transform;
 use crate::record::Record;
@@ -64,13 +64,13 @@ fn bytes_at<const LEN: usize>(field: &Field, record: &Record) -> Result<Vec<u8>,
             number = value.to_string();
             &number
         }
-        _ => return Err(format!("`{}` is {}, not hexadecimal", shown(field), kind_of(value))),
+        _ => return Err(format!("`{field}` is {}, not hexadecimal", kind_of(value))),
     };
     let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
     let pair = |pair: &[u8]| Some(digit(pair[0])? << 4 | digit(*pair.get(1)?)?);
     let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(pair).collect();
     let mut bytes =
-        bytes.ok_or_else(|| format!("`{}` is {}, not hexadecimal", shown(field), excerpt(text)))?;
+        bytes.ok_or_else(|| format!("`{field}` is {}, not hexadecimal", excerpt(text)))?;
     if !bytes.is_empty() {
         bytes.resize(LEN, 0);
     }

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use sluice_config::Fields;
 use sluice_otlp::AnyValue;
 
-use crate::field::{Field, Root};
+use crate::field::Field;
+use crate::read;
 use crate::record::Record;
 
 pub(super) type Map = Vec<(String, AnyValue)>;
@@ -39,61 +40,26 @@ pub(super) fn read_source(
     default: Option<&str>,
     doc: &str,
 ) -> Option<Field> {
-    read_field(fields, "parse_from", default, doc)
-}
-
-/// Reads an option that names one value of a record.
-pub(super) fn read_field(
-    fields: &mut Fields<'_>,
-    key: &str,
-    default: Option<&str>,
-    doc: &str,
-) -> Option<Field> {
-    let one_value = |text: &str| {
-        let field = Field::parse(text)?;
-        let is_whole = field.root != Root::Body && field.keys.is_empty();
-        if is_whole { Err("needs a key behind it".to_owned()) } else { Ok(field) }
-    };
-    let kind = if default.is_some() { "a field" } else { "a field, required" };
-    let field = fields.parsed(key, kind, default, doc, one_value);
-    if default.is_none() && !fields.is_given(key) {
-        fields.error_missing(key);
+    match default {
+        None => read::field(fields, "parse_from", doc),
+        default => read::optional_field(fields, "parse_from", default, doc),
     }
-    field
 }
 
 /// The value of the field.
 pub(super) fn value_at<'r>(field: &Field, record: &'r Record) -> Result<&'r AnyValue, String> {
-    field.get(record).ok_or_else(|| format!("the record has no `{}`", shown(field)))
+    field.get(record).ok_or_else(|| field.missing())
 }
 
 /// The text of the field.
 pub(super) fn text_at<'r>(field: &Field, record: &'r Record) -> Result<&'r str, String> {
     let value = value_at(field, record)?;
-    let wrong = || format!("`{}` is {}, not a text", shown(field), kind_of(value));
+    let wrong = || format!("`{field}` is {}, not a text", kind_of(value));
     match value {
         AnyValue::String(text) => Ok(text),
         AnyValue::Bytes(bytes) => str::from_utf8(bytes).map_err(|_| wrong()),
         _ => Err(wrong()),
     }
-}
-
-/// The field as the configuration writes it.
-pub(super) fn shown(field: &Field) -> String {
-    let root = match field.root {
-        Root::Body => "body",
-        Root::Attributes => "attributes",
-        Root::Resource => "resource",
-    };
-    let mut text = root.to_owned();
-    for key in &field.keys {
-        if key.contains(['.', '[']) {
-            text.push_str(&format!("[\"{key}\"]"));
-        } else {
-            text.push_str(&format!(".{key}"));
-        }
-    }
-    text
 }
 
 /// The kind of a value, for messages.
@@ -141,12 +107,4 @@ pub(super) fn keep_last(map: &mut Map) {
     places.into_values().for_each(|place| keeps[place] = true);
     let mut keeps = keeps.into_iter();
     map.retain(|_| keeps.next().unwrap_or(true));
-}
-
-/// Sets one entry.
-pub(super) fn set(map: &mut Map, key: &str, value: AnyValue) {
-    match map.iter_mut().find(|(name, _)| name == key) {
-        Some((_, place)) => *place = value,
-        None => map.push((key.to_owned(), value)),
-    }
 }

@@ -17,9 +17,8 @@ use sluice_otlp::AnyValue;
 use self::joining::Joining;
 pub(super) use self::line::{Line, Log, Stream, docker_texts};
 pub(super) use self::path::Pod;
-use super::values::{kind_of, read_source, set, shown};
-use crate::field::Field;
-use crate::field::merge_maps;
+use super::values::{kind_of, read_source};
+use crate::field::{Field, merge_maps, put};
 use crate::operator::{Refused, Stage};
 use crate::record::{Origin, Record};
 use crate::step::{Format, Step};
@@ -126,7 +125,7 @@ impl Container {
         let value = self.from.get(record);
         let Some(AnyValue::String(text)) = value else {
             let kind = value.map_or("absent", kind_of);
-            return Err(format!("`{}` is {kind}, not a line of a container", shown(&self.from)));
+            return Err(format!("`{}` is {kind}, not a line of a container", self.from));
         };
         let Line { time_ns, stream, log } = Line::read(text, self.format)?;
         let is_stderr = matches!(stream, Stream::Stderr);
@@ -134,7 +133,7 @@ impl Container {
             Log::Behind { start, tag } => {
                 let is_last = tag == "F";
                 let tag = tag.to_owned();
-                set(&mut record.attributes, TAG, AnyValue::String(tag));
+                put(&mut record.attributes, TAG, AnyValue::String(tag));
                 cut_to(&self.from, start, record);
                 Some((is_stderr, is_last))
             }
@@ -145,7 +144,7 @@ impl Container {
             }
         };
         record.time_ns = Some(time_ns);
-        set(&mut record.attributes, STREAM, stream.into_value());
+        put(&mut record.attributes, STREAM, stream.into_value());
         if let Some(pod) = self.pod.as_ref().filter(|_| self.adds_metadata) {
             pod.add_to(&mut record.resource);
         }

@@ -2,7 +2,8 @@
 
 use sluice_otlp::AnyValue;
 
-use crate::parsers::values::{Map, excerpt, set};
+use crate::field::put;
+use crate::parsers::values::{Map, excerpt};
 
 /// A path, and the attributes that it stands for.
 #[derive(Clone)]
@@ -47,7 +48,7 @@ impl Pod {
             return;
         }
         for (key, value) in &self.attributes {
-            set(resource, key, value.clone());
+            put(resource, key, value.clone());
         }
     }
 }

@@ -35,8 +35,12 @@ impl Framing {
                     format!("the message has {found} bytes, not {length} as its length says")
                 })?;
                 match &rest[length..] {
-                    // Some senders count a line feed that ends the message.
-                    "" | "\n" => Ok(message.strip_suffix('\n').unwrap_or(message)),
+                    // Some senders count a line end behind the message.
+                    "" | "\n" => {
+                        let line = message.strip_suffix('\n');
+                        let line = line.map(|line| line.strip_suffix('\r').unwrap_or(line));
+                        Ok(line.unwrap_or(message))
+                    }
                     _ => Err("there is text behind the message".to_owned()),
                 }
             }

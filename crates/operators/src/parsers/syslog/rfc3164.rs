@@ -19,8 +19,7 @@ pub(super) fn read(
     let (stamp, rest) = text.split_at_checked(15).ok_or("the message ends before its time")?;
     let time_ns = time(stamp, location, now_ns)
         .ok_or_else(|| format!("`{stamp}` is not a time as `Jan  2 15:04:05`"))?;
-    let rest = rest.strip_suffix('\n').unwrap_or(rest);
-    let rest = if has_lines { rest.strip_suffix('\r').unwrap_or(rest) } else { rest };
+    let rest = if has_lines { rest } else { rest.strip_suffix('\n').unwrap_or(rest) };
     let is_visible = |byte: u8| {
         byte == b'\t' || byte >= b' ' && byte != 0x7f || has_lines && matches!(byte, b'\n' | b'\r')
     };
@@ -32,13 +31,12 @@ pub(super) fn read(
         return Err("there is no message behind the time".to_owned());
     }
     let mut message = Message { time_ns: Some(time_ns), ..Message::default() };
-    let host = word(content, 255)
-        .filter(|(host, behind)| !host.contains(':') && behind.starts_with(' '))
-        .map(|(host, behind)| (host, behind.trim_start_matches(' ')))
-        .filter(|(_, behind)| !behind.is_empty());
+    let host =
+        word(content, 255).filter(|(host, behind)| !host.contains(':') && behind.starts_with(' '));
     let content = host.map_or(content, |(host, behind)| {
         add(&mut message.values, "hostname", host);
-        behind
+        // As in the Collector, a lone word is the text as well.
+        Some(behind.trim_start_matches(' ')).filter(|it| !it.is_empty()).unwrap_or(content)
     });
     let (tag, process, text) = split_tag(content).unwrap_or(("", "", content));
     add(&mut message.values, "appname", tag);

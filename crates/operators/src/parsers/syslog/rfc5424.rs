@@ -52,13 +52,19 @@ fn part(text: &str, longest: usize) -> Option<(&str, &str)> {
     word(text.strip_prefix(' ')?, longest)
 }
 
-/// RFC 3339 with a point before up to six digits of a fraction.
+/// RFC 3339 with a point before up to six digits of a fraction, and an offset of less than a day.
 fn time(stamp: &str) -> Option<i64> {
+    let is_offset = matches!(
+        stamp.as_bytes(),
+        [.., b'Z']
+            | [.., b'0' | b'1', _, b':', b'0'..=b'5', _]
+            | [.., b'2', b'0'..=b'3', b':', b'0'..=b'5', _]
+    );
     let fraction = stamp.get(19..)?;
     let digits = fraction
         .strip_prefix('.')
         .map_or(0, |digits| digits.bytes().take_while(u8::is_ascii_digit).count());
-    rfc3339(stamp).filter(|_| digits <= 6 && !fraction.starts_with(','))
+    rfc3339(stamp).filter(|_| is_offset && digits <= 6 && !fraction.starts_with(','))
 }
 
 /// `[id key="value" …]`, once or more, and the text behind.

@@ -134,7 +134,7 @@ fn what_cannot_be_parsed_leaves_the_record() {
 fn options_that_are_wrong_are_named() {
     for (options, expected) in [
         ("parse_from: message", "must begin with `body`, `attributes` or `resource`"),
-        ("parse_from: attributes", "needs a key behind it"),
+        ("parse_from: attributes", "it needs a key, as in `attributes.name`"),
         ("parse_to: attributes.", "ends with a point"),
         ("severity: {preset: none}", "`operators[0].severity.parse_from` is required"),
         ("scope_name: {}", "`operators[0].scope_name.parse_from` is required"),
@@ -201,4 +201,28 @@ fn values_of_a_text_are_bounded() {
             assert!(why.is_empty() || !is_parsed || name == "csv_parser", "{name}: {why}");
         }
     }
+}
+
+/// Guarantee: a section that is null is absent, as in the Collector.
+#[test]
+fn sections_that_are_null_are_absent() {
+    let options = "parse_to: body\ntimestamp:\nseverity: null\ntrace: ~\nscope_name:";
+    let body = r#"{"trace_id":"480140f3d770a5ae32f0a22b6a812cff"}"#;
+    let found = applied("json_parser", options, text(body)).unwrap();
+    assert!(found.trace_id.is_empty() && found.time_ns.is_none());
+    let found = applied("regex_parser", "regex: '(?P<5xx>5.*)'\ncache:", text("503")).unwrap();
+    assert_eq!(found.attributes, [("5xx".to_owned(), text("503"))]);
+}
+
+/// Guarantee: if only a section fails, the record has the parsed values and what other sections
+/// take from them, as in the Collector and as `on_error` is documented.
+#[test]
+fn a_section_that_fails_leaves_what_was_parsed() {
+    let options = "timestamp: {parse_from: attributes.ts, layout: '%H'}\n\
+                   severity: {parse_from: attributes.level}";
+    let mut parser = built("json_parser", options).unwrap();
+    let mut given = record(text(r#"{"ts":"x","level":"warn"}"#));
+    assert!(parser.apply(&mut given).unwrap_err().starts_with("timestamp: "));
+    let attributes = map([("ts", text("x")), ("level", text("warn"))]);
+    assert_eq!((AnyValue::Map(given.attributes), given.severity), (attributes, 13));
 }

@@ -65,6 +65,12 @@ fn a_mapping_has_values_lists_ranges_and_classes() {
     }
 }
 
+/// As in the Collector, an empty preset is the default.
+#[test]
+fn the_preset_may_be_empty() {
+    assert_eq!(severity("preset: ''", text("warning")).map(|it| it.0), Ok(13));
+}
+
 #[test]
 fn the_text_is_the_value_or_the_name_of_the_severity() {
     let overwriting = "overwrite_text: true\nmapping: {error3: [NOOO, 7]}";

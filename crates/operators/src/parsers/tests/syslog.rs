@@ -70,6 +70,7 @@ fn parts_of_rfc_3164_may_be_absent() {
         ),
         ("host no tag here", map([("hostname", text("host")), ("message", text("no tag here"))])),
         ("alone", map([("message", text("alone"))])),
+        ("alone ", map([("hostname", text("alone")), ("message", text("alone "))])),
         ("host   spaced out\n", map([("hostname", text("host")), ("message", text("spaced out"))])),
         (
             "host %ASA-1-104001: (é)\tx",
@@ -182,6 +183,12 @@ fn lengths_before_messages_are_checked() {
     let found = syslog(options, &format!("{} {body}", body.len())).unwrap();
     let AnyValue::Map(values) = attributes(found) else { panic!() };
     assert!(values.contains(&("message".to_owned(), text("two\nlines"))));
+    for (ending, expected) in [("\r\n", "text"), ("\n\n", "text\n"), ("\r", "text\r")] {
+        let body = format!("<34>Oct 11 22:14:15 h a: text{ending}");
+        let found = syslog(options, &format!("{} {body}", body.len())).unwrap();
+        let AnyValue::Map(values) = attributes(found) else { panic!() };
+        assert!(values.contains(&("message".to_owned(), text(expected))), "{body:?}");
+    }
     for (body, expected) in [
         (body.to_owned(), "has no length before it"),
         (format!("{} {body}", body.len() + 1), "as its length says"),
@@ -214,6 +221,8 @@ fn messages_of_another_form_are_refused() {
         ("rfc5424", "<34>1", "no time"),
         ("rfc5424", "<34>1 2015-08-05 - - - - -", "`2015-08-05` is not a time"),
         ("rfc5424", "<34>1 2015-08-05T21:58:59.1234567Z - - - - -", "is not a time"),
+        ("rfc5424", "<34>1 2015-08-05T21:58:59+24:00 - - - - -", "is not a time"),
+        ("rfc5424", "<34>1 2015-08-05T21:58:59-01:60 - - - - -", "is not a time"),
         ("rfc5424", "<34>1 - é - - - -", "no `hostname`"),
         ("rfc5424", "<34>1 - h a p", "no `msg_id`"),
         ("rfc5424", "<34>1 - - - - -", "ends before its structured data"),

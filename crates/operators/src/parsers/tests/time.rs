@@ -358,6 +358,13 @@ fn abbreviations_of_zones_are_of_the_location_or_of_a_table() {
     }
 }
 
+/// As in the Collector, an empty type of layout is that of the default.
+#[test]
+fn the_type_of_the_layout_may_be_empty() {
+    let expected = ns("2024-02-29T00:00:00Z");
+    assert_eq!(time(&layout("''", "%F", "UTC"), text("2024-02-29")), Ok(expected));
+}
+
 #[test]
 fn options_that_are_wrong_are_named_with_a_remedy() {
     for (options, expected) in [
@@ -378,7 +385,7 @@ fn options_that_are_wrong_are_named_with_a_remedy() {
         ("parse_from: body\nlayout_type: epoch\nlayout: s.s", "must be one of `s`, `ms`"),
         ("layout: '%F'", "`operators[0].parse_from` is required"),
         ("parse_from: body", "`operators[0].layout` is required"),
-        ("parse_from: attributes\nlayout: '%F'", "needs a key behind it"),
+        ("parse_from: attributes\nlayout: '%F'", "needs a key, as in `attributes.name`"),
         ("parse_from: body\nlayout: '%F'\ntime_zone_locations: {PDT: UTC}", "has no effect"),
         ("parse_from: body\nlayout: '%Z'\ntime_zone_locations: {PDT: Nowhere}", "has `Nowhere`"),
     ] {

@@ -9,9 +9,9 @@ use sluice_otlp::AnyValue;
 
 use self::layout::Item;
 use self::parts::{Parts, Zone};
-pub(super) use self::zone::Location;
+pub use self::zone::Location;
 use super::json_text::Token;
-use super::values::{excerpt, kind_of, read_source, shown, text_at, value_at};
+use super::values::{excerpt, kind_of, read_source, text_at, value_at};
 use crate::field::Field;
 use crate::operator::Transform;
 use crate::record::Record;
@@ -29,8 +29,9 @@ enum Format {
     Epoch(Unit),
 }
 
+/// The form of a time in a text, and the zone of times that say none.
 #[derive(Clone)]
-struct Layout {
+pub struct Layout {
     text: String,
     items: Vec<Item>,
     location: Location,
@@ -63,6 +64,7 @@ impl Time {
             ("strptime", LayoutType::Strptime),
             ("gotime", LayoutType::Gotime),
             ("epoch", LayoutType::Epoch),
+            ("", LayoutType::Strptime),
         ];
         let doc = "The language of `layout`: directives such as `%Y`, the reference time of Go \
                    (`2006-01-02`), or a unit since 1970.";
@@ -123,7 +125,7 @@ impl Time {
                     Ok(AnyValue::String(text)) => excerpt(text),
                     value => value.map_or("empty", kind_of).to_owned(),
                 };
-                format!("`{}` is {found}, not a time since 1970 in the unit", shown(&self.from))
+                format!("`{}` is {found}, not a time since 1970 in the unit", self.from)
             }),
             Format::Layout(layout) => layout.read(text_at(&self.from, record)?, record.observed_ns),
         }
@@ -149,14 +151,34 @@ impl Time {
 }
 
 impl Layout {
-    fn read(&self, text: &str, observed_ns: i64) -> Result<i64, String> {
+    /// A layout of directives, as `%Y-%m-%d`, for times in UTC.
+    ///
+    /// # Errors
+    /// The reason, to follow the name of the option.
+    pub fn strptime(text: &str) -> Result<Layout, String> {
+        let items = layout::strptime(text)?;
+        let (text, location) = (text.to_owned(), Location::utc());
+        Ok(Layout { text, items, location, by_abbreviation: Vec::new() })
+    }
+
+    /// The same layout, for times in this zone.
+    #[must_use]
+    pub fn within(self, location: Location) -> Layout {
+        Layout { location, ..self }
+    }
+
+    /// Nanoseconds since 1970. `now_ns` decides the year of a time without one.
+    ///
+    /// # Errors
+    /// The reason, in a line.
+    pub fn read(&self, text: &str, now_ns: i64) -> Result<i64, String> {
         let location = location_in(text, &self.by_abbreviation).unwrap_or(&self.location);
         let parts = Parts::read(&self.items, text).map_err(|(part, place)| {
             let place = if place.is_empty() { "the end".into() } else { excerpt(place) };
             let layout = &self.text;
             format!("{} does not fit the layout `{layout}`: no {part} at {place}", excerpt(text))
         })?;
-        let time = parts.unix_ns(location, observed_ns);
+        let time = parts.unix_ns(location, now_ns);
         time.map_err(|why| format!("{}: {why}", excerpt(text)))
     }
 }

@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 
 /// A time zone; without one, UTC.
 #[derive(Clone, Debug)]
-pub(in crate::parsers) struct Location {
+pub struct Location {
     zone: Option<TimeZone>,
     /// The abbreviations that the zone ever had, with their offsets in seconds.
     names: Vec<(String, i64)>,
@@ -27,9 +27,11 @@ impl Location {
         Location::of(TimeZone::system())
     }
 
+    /// The zone of this name, such as `Europe/Berlin`; `""` is UTC, `Local` the system's zone.
+    ///
     /// # Errors
     /// There is no such zone.
-    pub(in crate::parsers) fn named(name: &str) -> Result<Location, String> {
+    pub fn named(name: &str) -> Result<Location, String> {
         match name {
             "" | "UTC" => Ok(Location::utc()),
             "Local" => Ok(Location::local()),

@@ -68,7 +68,32 @@ pub(super) fn cases() -> Vec<Case> {
     let packed = named(vec![("a.log.gz", gzip(contents::plain(57, 50)))]);
     cases.push(Case::of_files("gzip-numbered", numbered, packed));
     cases.extend(headers());
+    cases.extend(orders());
+    cases.push(Case::new("constants-null", "attributes: {a: null, b: ''}\nid: mine", "x\n"));
     cases
+}
+
+/// Of several files, those with the latest times in their names.
+fn orders() -> Vec<Case> {
+    let case = |(name, layout, times): (&str, &str, &[&str])| {
+        let options = format!(
+            "ordering_criteria:\n  regex: '/x-(?P<1st>[^/]+)\\.log$'\n  top_n: 1\n  sort_by:\n    \
+             - {{sort_type: timestamp, regex_key: 1st, layout: '{layout}'}}"
+        );
+        let file = |time: &&str| (format!("x-{time}.log"), format!("{time}\n").into_bytes());
+        Case::of_files(&format!("order-{name}"), &options, times.iter().map(file).collect())
+    };
+    let orders: [(&str, &str, &[&str]); 8] = [
+        ("hour", "%Y%m%d%H", &["2024123123", "2025010100", "2025010101"]),
+        ("no-day", "%Y%m%d", &["20240130", "20240231", "20249901"]),
+        ("month", "%d-%b-%y", &["31-Dec-99", "01-jan-00", "02-Jan-00"]),
+        ("short", "%FT%H%M%S", &["2024-01-02T030405", "2024-01-02T030406"]),
+        ("half-day", "%Y%m%d%I%p", &["2024010203PM", "2024010204AM"]),
+        ("offset", "%F%z", &["2024-01-02+0100", "2024-01-02+0200"]),
+        ("offset-colon", "%Y.%j", &["2024.+02:00", "2024.+01:00", "2024.366"]),
+        ("fraction", "%H%M%S.%L", &["030405.123", "030405.456"]),
+    ];
+    orders.into_iter().map(case).collect()
 }
 
 /// Lines at the beginning of a file that say something of all of it.

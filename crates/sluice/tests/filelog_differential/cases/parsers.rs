@@ -10,6 +10,7 @@ const ON_ERROR: [&str; 4] = ["send", "send_quiet", "drop", "drop_quiet"];
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = json();
+    cases.extend(absent());
     cases.extend(regex());
     cases.extend(csv());
     cases.extend(pairs());
@@ -74,6 +75,50 @@ fn json() -> Vec<Case> {
         cases.push(Case::operators(&format!("json-array-{name}"), &operators, lists));
     }
     cases
+}
+
+/// Options that are null or empty, and what a section leaves that fails.
+fn absent() -> Vec<Case> {
+    let sections = "    timestamp:\n    severity:\n    trace:\n    scope_name:";
+    let line = "{\"trace_id\":\"480140f3d770a5ae32f0a22b6a812cff\",\"level\":\"Warning\"}\n";
+    let operators = [
+        ("sections-null", format!("  - type: json_parser\n    parse_to: body\n{sections}"), line),
+        (
+            "group-digit",
+            "  - {type: regex_parser, regex: '(?P<5xx>5..)|(?P<x>.*)', cache: null}".to_owned(),
+            "503\n404\n",
+        ),
+        (
+            "preset-empty",
+            "  - {type: json_parser}\n  - {type: severity_parser, parse_from: attributes.level, \
+             preset: ''}"
+                .to_owned(),
+            line,
+        ),
+        (
+            "layout-type-empty",
+            "  - {type: time_parser, parse_from: body, layout_type: '', layout: '%F'}".to_owned(),
+            "2024-02-29\n2024-02-30\n",
+        ),
+        (
+            "section-failing",
+            "  - type: json_parser\n    timestamp: {parse_from: attributes.level, layout: '%F'}\n\
+             \x20   severity: {parse_from: attributes.level}"
+                .to_owned(),
+            line,
+        ),
+        (
+            "route-null",
+            "  - type: router\n    routes:\n      - {expr: 'true', output: end, attributes: {a: \
+             null}}\n  - {type: noop, id: end}"
+                .to_owned(),
+            "x\n",
+        ),
+    ];
+    let case = |(name, operators, content): (&str, String, &str)| {
+        Case::operators(name, &operators, content)
+    };
+    operators.into_iter().map(case).collect()
 }
 
 fn regex() -> Vec<Case> {
