@@ -90,6 +90,7 @@ impl Common {
         let doc = "What is refused for the moment always waits and is tried again.";
         splitting::retry_on_failure(fields, doc, "records that are refused are tried again");
         fields.no_effect("storage", "nothing can be read again, so there is no checkpoint");
+        fields.no_effect("id", "the receiver is named by its key in `receivers`");
         Common { attributes, resource, labels, operators }
     }
 }
@@ -144,6 +145,7 @@ impl TcpConfig {
             (_, None) if framing.trailer == Some(0) => splitting::behind_nul(),
             (_, None) => Boundary::LineFeed,
         };
+        let charset = of_text(charset);
         // Octets are counted before they are decoded.
         let is_counted = framing.counts_octets && !is_one_record;
         let (decoded_from, charset) = if is_counted { (None, charset) } else { decoded(charset) };
@@ -197,7 +199,7 @@ impl UdpConfig {
                 fields.no_effect(key, "memory bounds the datagrams that wait");
             }
         });
-        let (decoded_from, charset) = decoded(charset);
+        let (decoded_from, charset) = decoded(of_text(charset));
         let splitter = Splitter { boundary, charset, keeps_leading, keeps_trailing, ..whole() };
         UdpConfig { address, splitter, decoded_from, adds_attributes, is_one_record }
     }
@@ -208,6 +210,11 @@ impl UdpConfig {
         let (decoded_from, adds_attributes) = (None, false);
         UdpConfig { address, splitter: whole(), decoded_from, adds_attributes, is_one_record: true }
     }
+}
+
+/// As in the Collector, what is a text is one, and is trimmed, also if it has no encoding.
+fn of_text(charset: Charset) -> Charset {
+    if charset == Charset::Nop { Charset::Utf8Raw } else { charset }
 }
 
 /// The encoding from which bytes are decoded before they are cut, and their encoding then.

@@ -88,7 +88,7 @@ impl Cutter {
     pub(super) fn count(&self, mut bytes: &[u8], mut is_within: bool, limit_bytes: usize) -> u32 {
         let mut count = 0;
         loop {
-            match self.next(bytes, End::Flush, is_within, limit_bytes) {
+            match self.next(bytes, End::Last, is_within, limit_bytes) {
                 Ok(Some(cut)) => {
                     count += u32::from(cut.text.is_some_and(|(start, stop)| start < stop));
                     is_within = cut.is_within;
@@ -140,8 +140,7 @@ fn counted(bytes: &[u8], end: End, max_bytes: usize) -> Result<Option<Cut>, Refu
     if blank > 0 {
         return cut(blank, None);
     }
-    let all =
-        || if end == End::Flush { cut(bytes.len(), Some((0, bytes.len()))) } else { Ok(None) };
+    let all = || if end.flushes() { cut(bytes.len(), Some((0, bytes.len()))) } else { Ok(None) };
     if bytes.is_empty() {
         return Ok(None);
     }

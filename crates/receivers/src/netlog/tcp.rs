@@ -193,7 +193,7 @@ impl Connection<'_> {
             let end = match gathered {
                 Gathered::Full => End::Open,
                 Gathered::Due => self.cutter.at_pause(),
-                Gathered::Ended => End::Flush,
+                Gathered::Ended => End::Last,
             };
             let has_cut = self.submit(end, &mut request).await?;
             match gathered {
@@ -214,7 +214,7 @@ impl Connection<'_> {
         }
         let mut request = self.stream.begin();
         self.decode(true);
-        self.submit(End::Flush, &mut request).await?;
+        self.submit(End::Last, &mut request).await?;
         request.end(true);
         Ok(())
     }

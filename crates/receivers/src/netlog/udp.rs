@@ -253,7 +253,7 @@ impl Datagrams {
             return;
         }
         let mut is_within = false;
-        while let Some(cut) = splitter.next(rest, End::Flush, is_within) {
+        while let Some(cut) = splitter.next(rest, End::Last, is_within) {
             if let Some((start, stop)) = cut.text
                 && start < stop
             {

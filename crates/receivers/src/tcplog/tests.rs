@@ -115,6 +115,10 @@ async fn records_may_span_lines() {
     let mut stream = connect(address).await;
     stream.write_all(b"one\ntwo; three;").await.expect("is sent");
     assert_eq!(engine.wait_for(4).await[2..], ["one\ntwo", "three"]);
+    let yaml = format!("{{{OPTIONS}, multiline: {{line_start_pattern: '#', omit_pattern: true}}}}");
+    let (_running, address) = start(&engine, read, &yaml).await;
+    connect(address).await.write_all(b"#five\n#six\n").await.expect("is sent");
+    assert_eq!(engine.wait_for(6).await[4..], ["five", "six"], "also at the end");
 }
 
 #[tokio::test]
@@ -141,6 +145,10 @@ async fn texts_are_decoded() {
     let text: Vec<u8> = "ä\nb\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
     connect(address).await.write_all(&text).await.expect("is sent");
     assert_eq!(engine.wait_for(2).await, ["ä", "b"]);
+    let yaml = format!("{{{OPTIONS}, encoding: nop}}");
+    let (_running, address) = start(&engine, read, &yaml).await;
+    connect(address).await.write_all(b" a\nb ").await.expect("is sent");
+    assert_eq!(engine.wait_for(3).await[2], "a\nb", "text that is not cut");
 }
 
 /// Scenario: the engine admits nothing. Guarantee: a sender can write only what the kernel and a

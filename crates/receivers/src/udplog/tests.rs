@@ -40,6 +40,8 @@ async fn datagrams_become_records() {
             vec!["ABC1", "ABC2", "d"],
         ),
         (", multiline: {line_end_pattern: '\\n'}", &[b"a\nb"], vec!["a", "b"]),
+        (", multiline: {line_start_pattern: '#', omit_pattern: true}", &[b"#a#b"], vec!["a", "b"]),
+        (", encoding: nop", &[b"a\nb"], vec!["a\nb"]),
         (", encoding: latin-1", &[b"\xe4"], vec!["ä"]),
         (", encoding: utf-16le", &[b"a\0b\0\n\0"], vec!["ab"]),
         (", async: {readers: 2}", &[&long], vec![str::from_utf8(&long).expect("is text")]),
