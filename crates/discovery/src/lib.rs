@@ -38,7 +38,7 @@ pub use group::Group;
 pub use http_config::{Credentials, HttpConfig, OAuth2, ProxyConfig, SecretSource};
 pub use labels::{Label, Labels, NameScheme, Text};
 pub use scrape_config::{
-    DnsRecord, DnsSd, Escaping, FileSd, Global, Histograms, HttpSd, KubernetesSd, Limits, Role,
-    ScrapeConfig, ScrapeConfigs, ScrapeProtocol, Selector, SourceConfig,
+    DnsRecord, DnsSd, Escaping, FileSd, Global, Histograms, HttpSd, KubernetesSd, Limits,
+    NativeBuckets, Role, ScrapeConfig, ScrapeConfigs, ScrapeProtocol, Selector, SourceConfig,
 };
 pub use targets::{Target, Targets, targets};

@@ -13,6 +13,8 @@ pub struct Limits {
     pub label_name_bytes: usize,
     /// Length of a label's value.
     pub label_value_bytes: usize,
+    /// Buckets of a native histogram that are not empty.
+    pub native_buckets: usize,
     /// All that is kept from one scrape to the next.
     pub memory_bytes: usize,
 }
@@ -28,6 +30,9 @@ pub enum ScrapeError {
     /// A series breaks one of the limits of labels, which `limit` names.
     #[error("the series {series} exceeds {limit}: {found}, at most {allowed}")]
     Labels { series: String, limit: &'static str, found: usize, allowed: usize },
+    /// A native histogram has more buckets than its resolution can be lowered for.
+    #[error("the histogram {metric} has more buckets than native_histogram_bucket_limit: {limit}")]
+    Buckets { metric: String, limit: usize },
     #[error("the target's series take more memory than a target may: {limit} bytes")]
     Memory { limit: usize },
     /// A line of a text page is not of its format.

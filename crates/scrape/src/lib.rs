@@ -8,7 +8,8 @@
 //!    little: its labels are neither read, relabelled nor encoded again.
 //! 3. *place*: `labels` adds the target's labels and asks for relabelling, `metadata` says which
 //!    metric a sample belongs to, `points` keeps the parts of each data point: `native` those of a
-//!    native histogram.
+//!    native histogram. `collate` makes one sample of a classic histogram of text that is taken as
+//!    a native one with custom buckets, `custom` what its parts are.
 //! 4. *end*: `scraper` finds the series that are gone, and adds the report on the scrape.
 //! 5. *write*: `write` makes the request, with the attributes as `points` has them encoded.
 //!
@@ -18,8 +19,12 @@
 //! - A sample that only shares a name's stem with a metric, as `x_sum` with a gauge `x`, is one of
 //!   its own: it neither hides the other one nor gets lost.
 //! - A histogram that lost one series of several is not stale, and has no bucket of a wild count.
+//! - A native histogram with custom buckets that is gone ends as a histogram, not as an exponential
+//!   one. Taken as a classic one too, it is one metric, not two of the same name.
 //! - Created timestamps start a point in protobuf, too, and an ended point has no start.
 
+mod collate;
+mod custom;
 mod error;
 mod labels;
 mod lex;
@@ -36,6 +41,7 @@ mod table;
 mod target;
 mod text;
 mod unit;
+mod value;
 mod write;
 
 pub use error::{Limits, ScrapeError};

@@ -15,6 +15,8 @@ pub(crate) enum Role {
     /// A bucket or a quantile: the labels say which.
     Boundary,
     Native,
+    /// A native histogram with custom buckets.
+    Custom,
 }
 
 /// Where a metric has its description from.
@@ -192,9 +194,9 @@ impl Metadata {
     }
 
     /// The metric of a native histogram.
-    pub(crate) fn native(&self, name: &str) -> Metric {
+    pub(crate) fn native(&self, name: &str, role: Role) -> Metric {
         let about = About::Page(name.into());
-        Metric { name: name.into(), kind: Kind::Histogram, role: Role::Native, about }
+        Metric { name: name.into(), kind: Kind::Histogram, role, about }
     }
 
     /// The metric of a sample of this name.

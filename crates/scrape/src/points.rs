@@ -4,6 +4,7 @@
 use sluice_prometheus::build::{attribute, exemplar};
 use sluice_prometheus::native::Native;
 
+use crate::custom::Custom;
 use crate::labels::{Labels, NAME};
 use crate::metadata::{About, Metric, Role};
 use crate::number::{is_stale, nanos_of_millis, nanos_of_seconds, parse_float};
@@ -351,7 +352,7 @@ impl Points {
             Role::Count => point.parts().count = Some(value),
             Role::Created => point.start_ns = nanos_of_seconds(value),
             Role::Boundary => point.parts().boundaries.push((boundary, value)),
-            Role::Native => return false,
+            Role::Native | Role::Custom => return false,
         }
         true
     }
@@ -360,6 +361,19 @@ impl Points {
     pub(crate) fn add_native(&mut self, group: u32, native: Native, time_ms: i64) -> bool {
         let Some(point) = self.touch(group, time_ms, false) else { return false };
         point.parts().native = Some(native);
+        true
+    }
+
+    /// Adds a histogram with custom buckets; false if its point has another time, or if it has a
+    /// sum of nothing.
+    pub(crate) fn add_custom(&mut self, group: u32, custom: &Custom, time_ms: i64) -> bool {
+        if custom.count == 0.0 && custom.sum != 0.0 && !is_stale(custom.sum) {
+            return false;
+        }
+        let Some(point) = self.touch(group, time_ms, false) else { return false };
+        let parts = point.parts();
+        (parts.sum, parts.count) = (Some(custom.sum), Some(custom.count));
+        parts.boundaries.clone_from(&custom.buckets);
         true
     }
 
@@ -379,7 +393,7 @@ impl Points {
         let Some(point) = self.touch(*group, time_ms, true) else { return };
         match role {
             Role::Value => point.value = Some(0.0),
-            Role::Count => point.parts().count = Some(0.0),
+            Role::Count | Role::Custom => point.parts().count = Some(0.0),
             Role::Boundary => point.parts().boundaries.push((*boundary, 0.0)),
             Role::Sum | Role::Created | Role::Native => {}
         }
@@ -395,6 +409,10 @@ impl Points {
 
     pub(crate) fn set_start(&mut self, group: u32, start_ns: u64) {
         self.points.get_mut(group).start_ns = start_ns;
+    }
+
+    pub(crate) fn metric_name(&self, group: u32) -> &str {
+        &self.metrics.get(self.points.get(group).metric).name
     }
 
     /// Adds an exemplar: `labels` calls its argument with each of them.

@@ -3,10 +3,12 @@
 use sluice_otlp::wire::write_varint;
 use sluice_prometheus::native::{Native, Side, Span, width};
 
+use crate::custom::Classic;
 use crate::labels::{Labels, NAME};
 use crate::message::{Last, Message, Result, zigzag};
 use crate::number::format_float;
-use crate::scraper::{Found, Reading, Value};
+use crate::scraper::Reading;
+use crate::value::{Found, Value};
 use sluice_prometheus::Kind;
 
 /// No page of text starts a series with it.
@@ -86,6 +88,7 @@ enum Part {
     Bucket(f64),
     Quantile(f64),
     Native,
+    Custom,
 }
 
 fn metric(
@@ -134,6 +137,7 @@ impl<'p> Samples<'_, 'p, '_, '_, '_> {
             Part::Bucket(bound) => (3, bound),
             Part::Quantile(quantile) => (4, quantile),
             Part::Native => (5, 0.0),
+            Part::Custom => (6, 0.0),
         };
         self.key.push(tag);
         self.key.extend(boundary.to_bits().to_le_bytes());
@@ -169,7 +173,7 @@ fn read_labels<'p>(
 ) -> Result<Labels<'p>> {
     let mut labels = Labels::default();
     let suffix = match part {
-        Part::Value | Part::Quantile(_) | Part::Native => "",
+        Part::Value | Part::Quantile(_) | Part::Native | Part::Custom => "",
         Part::Count => "_count",
         Part::Sum => "_sum",
         Part::Bucket(_) => "_bucket",
@@ -185,7 +189,7 @@ fn read_labels<'p>(
     match part {
         Part::Bucket(bound) => labels.push("le".into(), format_float(bound).into()),
         Part::Quantile(quantile) => labels.push("quantile".into(), format_float(quantile).into()),
-        Part::Value | Part::Count | Part::Sum | Part::Native => {}
+        Part::Value | Part::Count | Part::Sum | Part::Native | Part::Custom => {}
     }
     Ok(labels)
 }
@@ -293,14 +297,43 @@ fn histogram(message: Message<'_>, samples: &mut Samples<'_, '_, '_, '_, '_>) ->
             || !lists.negative.spans.is_empty()
             || last.double(6) > 0.0
             || last.int(7) > 0);
-    let is_classic = !is_native || target.always_classic_histograms && !lists.buckets.is_empty();
+    let is_custom = !is_native && target.custom_histograms;
+    let keeps_classic = target.always_classic_histograms;
+    let is_classic = match is_native {
+        true => keeps_classic && !lists.buckets.is_empty(),
+        false => keeps_classic || !is_custom,
+    };
     if is_native {
         native(message, &last, &lists, samples)?;
     }
     if is_classic {
         classic(&last, &lists, samples)?;
     }
+    if is_custom {
+        custom(message, (&last, &lists), is_classic, samples)?;
+    }
     Ok(())
+}
+
+/// A classic histogram as a native one. With `keeps_classic`, its point has the exemplars already.
+fn custom(
+    message: Message<'_>,
+    (last, lists): (&Last<'_, 16>, &Lists<'_>),
+    keeps_classic: bool,
+    samples: &mut Samples<'_, '_, '_, '_, '_>,
+) -> Result<()> {
+    let count = Some(one_of(last.int(1), last.double(4)));
+    let bucket = |it: &Last<'_, 5>| (it.double(2), one_of(it.int(1), it.double(4)));
+    let buckets: Vec<(f64, f64)> = lists.buckets.iter().map(bucket).collect();
+    if buckets.iter().any(|(bound, _)| bound.is_nan()) {
+        return message.fail("a bucket of a histogram has no bound");
+    }
+    let converted = Classic { sum: last.double(2), count, buckets }.convert();
+    let converted = converted.or_else(|reason| message.fail(reason))?;
+    let start_ns = start_ns(last.inner(15))?;
+    let taken = samples.take(Part::Custom, Value::Custom(converted))?;
+    samples.start(taken, start_ns);
+    if keeps_classic { Ok(()) } else { exemplars(taken, lists, samples) }
 }
 
 /// A count that may be fractional: then the integer does not count.
@@ -377,6 +410,15 @@ fn native(
     let start_ns = start_ns(last.inner(15))?;
     let taken = samples.take(Part::Native, Value::Native(native))?;
     samples.start(taken, start_ns);
+    exemplars(taken, lists, samples)
+}
+
+/// The exemplars of a histogram as a whole.
+fn exemplars(
+    taken: Option<(u32, i64)>,
+    lists: &Lists<'_>,
+    samples: &mut Samples<'_, '_, '_, '_, '_>,
+) -> Result<()> {
     // Those of the classic buckets stand in for own ones. Without a time, neither counts.
     let of_buckets = lists.buckets.iter().filter_map(|bucket| bucket.inner(3));
     let exemplars: Vec<Message<'_>> = match lists.exemplars.as_slice() {

@@ -2,11 +2,10 @@
 
 use std::borrow::Cow;
 
-use sluice_prometheus::native::Native;
-
+use crate::collate::Collation;
 use crate::error::{ScrapeError, excerpt};
 use crate::labels::{Labels, NAME, Relabel};
-use crate::metadata::Metadata;
+use crate::metadata::{Metadata, Role};
 use crate::number::{format_float, is_stale, parse_float};
 use crate::points::Points;
 use crate::protobuf;
@@ -14,6 +13,7 @@ use crate::report::{Extra, Report};
 use crate::series::{AllSeries, End, Use};
 use crate::target::{Format, Page, Target};
 use crate::text::{Item, Reader, Sample};
+use crate::value::{Found, Value};
 use sluice_prometheus::Kind;
 
 const TARGET_INFO: &str = "target_info";
@@ -34,7 +34,8 @@ pub struct Counts {
     /// Those of series that were not known.
     pub new_series: u64,
     /// Kept, but not in the request: a series twice, parts of a point at several times, a bucket
-    /// without its bound, a time more than ten minutes ahead.
+    /// without its bound, a time more than ten minutes ahead. With them the classic histograms that
+    /// make no native one.
     pub discarded: u64,
 }
 
@@ -75,20 +76,6 @@ pub struct Scraper {
     forgets: bool,
 }
 
-/// One sample of a page.
-pub(crate) struct Found<'s> {
-    /// The bytes that stand for the series.
-    pub(crate) raw: &'s [u8],
-    pub(crate) known: Option<u32>,
-    pub(crate) value: Value,
-    pub(crate) time_ms: Option<i64>,
-}
-
-pub(crate) enum Value {
-    Number(f64),
-    Native(Native),
-}
-
 /// A page that is being read.
 pub(crate) struct Reading<'s, 'r> {
     scraper: &'s mut Scraper,
@@ -97,6 +84,8 @@ pub(crate) struct Reading<'s, 'r> {
     /// Samples that `sample_limit` counts.
     limited: u64,
     native_buckets: u64,
+    /// The metric of a histogram that has too many buckets.
+    crowded: Option<String>,
 }
 
 impl Scraper {
@@ -111,7 +100,9 @@ impl Scraper {
         self.series.begin(self.format == Some(page.format));
         self.format = Some(page.format);
         let counts = Counts::default();
-        let mut reading = Reading { scraper: self, relabel, counts, limited: 0, native_buckets: 0 };
+        let (limited, native_buckets, crowded) = (0, 0, None);
+        let mut reading =
+            Reading { scraper: self, relabel, counts, limited, native_buckets, crowded };
         let result = reading.page(page);
         let counts = reading.counts;
         let end = match &result {
@@ -239,6 +230,9 @@ impl Reading<'_, '_> {
         if self.is_over() {
             return Err(ScrapeError::Samples { samples: self.limited, limit: limits.samples });
         }
+        if let Some(metric) = self.crowded.take() {
+            return Err(ScrapeError::Buckets { metric, limit: limits.native_buckets });
+        }
         Ok(())
     }
 
@@ -249,20 +243,28 @@ impl Reading<'_, '_> {
 
     fn text(&mut self, body: &[u8], strict: bool) -> Result<(), ScrapeError> {
         let mut reader = Reader::new(body, strict);
+        let mut collation = Collation::of(&self.scraper.target);
         while let Some(item) = reader.next(&self.scraper.series)? {
+            if let Item::Sample(sample) = item {
+                if let Some(sample) = collation.add(&reader, sample, self)? {
+                    self.text_sample(&reader, sample)?;
+                }
+                continue;
+            }
+            collation.end(self)?;
             let metadata = &mut self.scraper.metadata;
             match item {
-                Item::Kind(name, kind) => metadata.set_kind(&name, kind),
+                Item::Kind(name, kind) => {
+                    metadata.set_kind(&name, kind);
+                    collation.begin(name, kind);
+                }
                 Item::Help(name, help) => metadata.set_help(&name, &help),
                 Item::Unit(name, unit) => metadata.set_unit(&name, &unit),
-                Item::Sample(sample) => {
-                    self.text_sample(&reader, sample)?;
-                    continue;
-                }
+                Item::Sample(_) => {}
             }
             self.check_memory()?;
         }
-        Ok(())
+        collation.end(self)
     }
 
     fn text_sample<'p>(
@@ -316,14 +318,13 @@ impl Reading<'_, '_> {
         labels: impl FnOnce() -> Result<Labels<'p>, ScrapeError>,
     ) -> Result<Option<(u32, i64)>, ScrapeError> {
         self.counts.scraped += 1;
-        let Found { raw, known, value, time_ms } = found;
+        let Found { raw, known, mut value, time_ms } = found;
         let scraper = &mut *self.scraper;
         let is_current = |id: &u32| scraper.series.get(*id).version == scraper.metadata.version;
         let id = match known.filter(is_current) {
             Some(id) => id,
             None => {
-                let is_native = matches!(value, Value::Native(_));
-                let Some(used) = self.place(labels()?, is_native)? else {
+                let Some(used) = self.place(labels()?, value.role())? else {
                     return Ok(None);
                 };
                 self.keep(raw, known, used)?
@@ -352,6 +353,12 @@ impl Reading<'_, '_> {
             self.counts.kept += 1;
             return Ok(None);
         }
+        if !value.limit(&scraper.target) {
+            let metric = || excerpt(scraper.points.metric_name(group).as_bytes());
+            self.crowded.get_or_insert_with(metric);
+            self.counts.kept += 1;
+            return Ok(None);
+        }
         let is_end = matches!(value, Value::Number(value) if is_stale(value));
         let time = time_ms.unwrap_or(scraper.time_ms);
         if time > scraper.time_ms.saturating_add(AHEAD_MS) {
@@ -364,6 +371,7 @@ impl Reading<'_, '_> {
         let taken = match value {
             Value::Number(value) => scraper.points.add(group, role, boundary, value, time),
             Value::Native(native) => scraper.points.add_native(group, native, time),
+            Value::Custom(custom) => scraper.points.add_custom(group, &custom, time),
         };
         self.counts.discarded += u64::from(!taken);
         self.count(known.is_none(), is_end)?;
@@ -373,12 +381,21 @@ impl Reading<'_, '_> {
     fn count(&mut self, is_new: bool, is_end: bool) -> Result<Option<(u32, i64)>, ScrapeError> {
         self.counts.kept += 1;
         self.limited += u64::from(!is_end);
-        self.counts.new_series += u64::from(is_new && !self.is_over());
+        self.counts.new_series += u64::from(is_new && !self.is_over() && self.crowded.is_none());
         Ok(None)
     }
 
+    /// Counts a histogram that makes no sample.
+    pub(crate) fn discard(&mut self) {
+        self.counts.discarded += 1;
+    }
+
     /// The use of a series with these labels. None if there are too many already.
-    fn place(&mut self, labels: Labels<'_>, is_native: bool) -> Result<Option<Use>, ScrapeError> {
+    fn place(
+        &mut self,
+        labels: Labels<'_>,
+        histogram: Option<Role>,
+    ) -> Result<Option<Use>, ScrapeError> {
         let mut labels = labels;
         let Scraper { target, metadata, points, .. } = &mut *self.scraper;
         labels.add_target(&target.labels, target.honor_labels);
@@ -404,7 +421,7 @@ impl Reading<'_, '_> {
             return Ok(None);
         }
         let name = labels.get(NAME);
-        if name == TARGET_INFO && !is_native {
+        if name == TARGET_INFO && histogram.is_none() {
             let resource = points.resource(&labels, target);
             let attributes = labels
                 .iter()
@@ -413,7 +430,10 @@ impl Reading<'_, '_> {
                 .collect();
             return Ok(Some(Use::TargetInfo { resource, attributes }));
         }
-        let metric = if is_native { metadata.native(name) } else { metadata.metric(name) };
+        let metric = match histogram {
+            Some(role) => metadata.native(name, role),
+            None => metadata.metric(name),
+        };
         Ok(Some(points.place(&labels, metric, target).unwrap_or(Use::Unusable)))
     }
 

@@ -27,6 +27,10 @@ pub struct Target {
     pub native_histograms: bool,
     /// Native histograms are taken as classic ones, too, if they are both.
     pub always_classic_histograms: bool,
+    /// Classic histograms are taken as native ones with custom buckets.
+    pub custom_histograms: bool,
+    /// The highest resolution of native histograms, if there is one.
+    pub native_schema: Option<i32>,
     pub limits: Limits,
 }
 

@@ -15,9 +15,13 @@ type Pairs = Vec<(String, String)>;
 
 /// The labels of a page's series, and what came of it.
 fn read(body: &[u8], format: Format) -> (Outcome, Vec<Pairs>) {
+    read_with(Target::default(), body, format)
+}
+
+fn read_with(target: Target, body: &[u8], format: Format) -> (Outcome, Vec<Pairs>) {
     let mut all = Vec::new();
     let page = Page { body, format, time_ms: 1_700_000_000_000 };
-    let outcome = Scraper::new(Target::default()).scrape(page, &mut |labels| {
+    let outcome = Scraper::new(target).scrape(page, &mut |labels| {
         let pair = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
         all.push(labels.iter().map(pair).collect());
         true
@@ -101,18 +105,24 @@ fn labels_of(row: &Value) -> Option<Pairs> {
 #[test]
 fn labels_of_pages_are_those_of_prometheus() {
     let Some(data) = component("SLUICE_TEST_PROMETHEUS_TESTDATA") else { return };
+    let nhcb = "nhcbparse_test.go";
     for (file, name, format, least) in [
         ("promparse_test.go", "TestPromParse", Format::Text, 20),
         ("promparse_test.go", "TestUTF8PromParse", Format::Text, 8),
         ("openmetricsparse_test.go", "TestOpenMetricsParse", Format::OpenMetrics, 50),
         ("openmetricsparse_test.go", "TestOpenMetricsParse_UTF8", Format::OpenMetrics, 8),
+        (nhcb, "TestNHCBParserOnOMParser", Format::OpenMetrics, 40),
+        (nhcb, "TestNHCBParserOMParser_MultipleHistograms", Format::OpenMetrics, 2),
+        (nhcb, "TestNHCBParserErrorHandling", Format::OpenMetrics, 1),
     ] {
+        let target = Target { custom_histograms: file == nhcb, ..Target::default() };
         let source = source(&data, file);
         let text = function(&source, name);
         let rows = after(text, "exp := ");
         let mut expected: Vec<Pairs> = rows.items().iter().filter_map(labels_of).collect();
         expected.dedup();
-        let (outcome, mut found) = read(&text_variable(text, "input"), format);
+        let input = text_variable(text, "input");
+        let (outcome, mut found) = read_with(target, &input, format);
         assert_eq!(outcome.result, Ok(()), "{name}");
         // The parser keeps the lines of start times to itself.
         let is_created = |pairs: &Pairs| {

@@ -6,7 +6,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
     ExponentialHistogramDataPoint, HistogramDataPoint, Metric, metric,
 };
 use prost::Message;
-use sluice_scrape::{Format, Report, ScrapeError, Scraper, Target};
+use sluice_scrape::{Counts, Format, Limits, Report, ScrapeError, Scraper, Target};
 use support::{START_MS, decode, metrics, numbers, take, target, text};
 
 #[derive(Clone, PartialEq, Message)]
@@ -362,6 +362,91 @@ fn a_histogram_is_native_or_classic_as_is_wanted() {
     let found = convert(&[histogram_family(empty)]);
     let point = exponential(&found[0]);
     assert_eq!((point.count, point.positive.is_none()), (0, true));
+}
+
+/// Guarantee: what is scraped of a classic histogram, of one that is native too, and of one that is
+/// only native is as in the tables of Prometheus' tests: classic, native, converted.
+#[test]
+fn histograms_are_taken_and_converted_as_in_prometheus() {
+    let (sum, bucket) = (20.5, native().bucket);
+    let classic_only = Histogram { count: 13, sum, bucket, ..Histogram::default() };
+    let native_only = Histogram { bucket: vec![], ..native() };
+    // A classic one is its count, its sum and two buckets.
+    for (histogram, samples) in
+        [(classic_only, [4, 4, 1, 5]), (native(), [1, 5, 1, 5]), (native_only, [1; 4])]
+    {
+        let page = page(&[histogram_family(histogram)]);
+        let options = [(false, false), (true, false), (false, true), (true, true)];
+        for ((always_classic_histograms, custom_histograms), samples) in
+            options.into_iter().zip(samples)
+        {
+            let target =
+                Target { always_classic_histograms, custom_histograms, ..support::target() };
+            let outcome = take(&mut Scraper::new(target), &page, Format::Protobuf, START_MS);
+            assert_eq!((outcome.counts.scraped, outcome.result), (samples, Ok(())));
+        }
+    }
+}
+
+#[test]
+fn a_converted_histogram_has_its_bounds() {
+    let bucket = [(1.0, 2), (2.0, 5)].map(|(bound, count)| Bucket {
+        bound,
+        count,
+        exemplar: Some(Exemplar { value: bound, timestamp: at(3), ..Exemplar::default() }),
+        ..Bucket::default()
+    });
+    let (bucket, none) = (bucket.to_vec(), Histogram::default);
+    let histogram =
+        || Histogram { count: 9, sum: 10.5, start: at(2), bucket: bucket.clone(), ..none() };
+    let converted = Target { custom_histograms: true, ..target() };
+    let page = [histogram_family(histogram())];
+    let found = convert_with(converted.clone(), &page);
+    assert_eq!(found, convert(&page));
+    let both = Target { always_classic_histograms: true, ..converted.clone() };
+    assert_eq!(convert_with(both, &page), found);
+    let point = classic(&found[0]);
+    assert_eq!((&*point.explicit_bounds, &*point.bucket_counts), (&[1.0, 2.0][..], &[2, 3, 4][..]));
+    assert_eq!((point.start_time_unix_nano, point.exemplars.len()), (2_500_000_000, 2));
+    // One that contradicts itself fails the page, as in Prometheus.
+    let page = self::page(&[histogram_family(Histogram { count: 4, ..histogram() })]);
+    let outcome = take(&mut Scraper::new(converted), &page, Format::Protobuf, START_MS);
+    let error = outcome.result.expect_err("fails").to_string();
+    assert!(error.contains("another count than its buckets"), "{error}");
+}
+
+/// Guarantee: a native histogram that has too many buckets gets a lower resolution. If none is low
+/// enough, the page fails, and what it says of samples is as in Prometheus.
+#[test]
+fn a_native_histogram_has_a_limit_of_buckets() {
+    let page = [
+        histogram_family(native()),
+        family("g", GAUGE, vec![Sample { gauge: number(1.0), ..Sample::default() }]),
+    ];
+    let limited = |native_buckets, native_schema| {
+        let limits = Limits { native_buckets, ..Limits::default() };
+        Target { limits, native_schema, ..target() }
+    };
+    for (buckets, schema, scale, positive, negative) in [
+        (4, None, 2, &[1, 3, 0, 2][..], -2),
+        (3, None, 1, &[4, 2], -1),
+        (2, None, 0, &[6], -1),
+        (0, Some(1), 1, &[4, 2], -1),
+        (0, Some(3), 2, &[1, 3, 0, 2], -2),
+        (2, Some(1), 0, &[6], -1),
+    ] {
+        let found = convert_with(limited(buckets, schema), &page);
+        let point = exponential(&found[0]);
+        assert_eq!((point.scale, point.count), (scale, 13), "{buckets} {schema:?}");
+        let counts = &point.positive.as_ref().expect("has buckets").bucket_counts;
+        assert_eq!(counts, positive, "{buckets} {schema:?}");
+        assert_eq!(point.negative.as_ref().expect("has buckets").offset, negative);
+    }
+    let bytes = self::page(&page);
+    let outcome = take(&mut Scraper::new(limited(1, None)), &bytes, Format::Protobuf, START_MS);
+    assert_eq!(outcome.counts, Counts { scraped: 2, kept: 2, ..Counts::default() });
+    let error = outcome.result.expect_err("fails");
+    assert_eq!(error, ScrapeError::Buckets { metric: "h".to_owned(), limit: 1 });
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn is_null(fields: &Fields<'_>, key: &str) -> bool {
 
 /// The pattern that Prometheus makes of a text, which has to match from start to end.
 fn anchored(text: &str) -> Result<Regex, String> {
-    Pattern::new(&format!("^(?s:{text})$")).map(|pattern| pattern.regex().clone())
+    Pattern::new(&format!("^(?s:{text})$"))?.into_regex()
 }
 
 /// Options that the action does not use: an error where Prometheus has one, else a warning.

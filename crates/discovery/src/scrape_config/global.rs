@@ -259,12 +259,14 @@ impl Limits {
 pub(super) fn read_histograms(fields: &mut Fields<'_>, global: Histograms) -> Histograms {
     let doc = "Scrape native histograms.";
     let scrape_native = fields.boolean("scrape_native_histograms", global.scrape_native, doc);
-    let what = "classic histograms are not made into native ones";
-    fields.not_yet("convert_classic_histograms_to_nhcb", what);
-    let doc = "Scrape classic histograms also if there are native ones.";
+    let doc = "Scrape classic histograms as native ones with custom buckets: one sample each. In \
+               OTLP they are the same.";
+    let key = "convert_classic_histograms_to_nhcb";
+    let convert_classic = fields.boolean(key, global.convert_classic, doc);
+    let doc = "Scrape classic histograms also if there are native ones, or they become such.";
     let key = "always_scrape_classic_histograms";
     let always_scrape_classic = fields.boolean(key, global.always_scrape_classic, doc);
-    Histograms { scrape_native, always_scrape_classic }
+    Histograms { scrape_native, convert_classic, always_scrape_classic }
 }
 
 pub(super) fn read_extra_metrics(fields: &mut Fields<'_>, global: bool) -> bool {

@@ -42,6 +42,7 @@ pub struct ScrapeConfig {
     pub http: HttpConfig,
     pub limits: Limits,
     pub histograms: Histograms,
+    pub native_buckets: NativeBuckets,
     pub names: NameScheme,
     pub escaping: Escaping,
     pub relabel: Vec<Rule>,
@@ -49,11 +50,21 @@ pub struct ScrapeConfig {
     pub sources: Vec<SourceConfig>,
 }
 
-/// Whether native histograms are taken, and classic ones beside them.
+/// Whether native histograms are taken, classic ones beside them, and classic ones as native ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Histograms {
     pub scrape_native: bool,
+    pub convert_classic: bool,
     pub always_scrape_classic: bool,
+}
+
+/// The number of buckets that a native histogram may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NativeBuckets {
+    /// Zero is no limit.
+    pub limit: u64,
+    /// The highest resolution, if it is below all that there are.
+    pub schema: Option<i32>,
 }
 
 /// All jobs, and the defaults that also hold for jobs that a target allocator gives.
@@ -109,7 +120,8 @@ impl ScrapeConfig {
     /// Reads a job but its name, which a target allocator gives otherwise.
     pub fn read(fields: &mut Fields<'_>, job: &str, global: &Global) -> ScrapeConfig {
         let (interval, timeout) = global::read_times(fields, Some(global.times));
-        let histograms = read_histograms(fields, global);
+        let histograms = global::read_histograms(fields, global.histograms);
+        let native_buckets = NativeBuckets::read(fields);
         let protocols = global::read_protocols(fields);
         let protocols = protocols.or_else(|| global.protocols.clone());
         let default = || ScrapeProtocol::defaults(histograms.scrape_native);
@@ -165,6 +177,7 @@ impl ScrapeConfig {
             http,
             limits,
             histograms,
+            native_buckets,
             names,
             escaping,
             relabel,
@@ -174,12 +187,29 @@ impl ScrapeConfig {
     }
 }
 
-fn read_histograms(fields: &mut Fields<'_>, global: &Global) -> Histograms {
-    let histograms = global::read_histograms(fields, global.histograms);
-    let merging = "buckets of native histograms are not merged";
-    fields.not_yet("native_histogram_bucket_limit", merging);
-    fields.not_yet("native_histogram_min_bucket_factor", merging);
-    histograms
+impl NativeBuckets {
+    fn read(fields: &mut Fields<'_>) -> NativeBuckets {
+        let doc = "Lower the resolution of a native histogram that has more buckets, not counting \
+                   empty ones. If it cannot be low enough, the scrape fails. 0: no limit.";
+        let limit = fields.integer("native_histogram_bucket_limit", 0, 0..=u64::MAX, doc);
+        let doc = "Lower the resolution of native histograms until each bucket is wider than the \
+                   one below it by this factor, as far as there is such a resolution: 1.1, say. \
+                   0: as it is.";
+        let range = 0.0..=f64::INFINITY;
+        let factor = fields.optional_float("native_histogram_min_bucket_factor", 0.0, range, doc);
+        NativeBuckets { limit, schema: factor.and_then(schema_of) }
+    }
+}
+
+/// The highest resolution whose buckets grow by at least `factor`; `None` for the highest of all.
+fn schema_of(factor: f64) -> Option<i32> {
+    if factor <= 1.0 {
+        return None;
+    }
+    // Buckets of the schema n grow by 2 to the power of (2 to the power of -n).
+    let most = -factor.log2().log2();
+    let fits = |schema: &i32| f64::from(*schema) <= most;
+    (most < 8.0).then(|| (-4..8).rev().find(fits).unwrap_or(-4))
 }
 
 /// A duration as Prometheus writes it. Zero counts as absent.

@@ -46,6 +46,7 @@ global:
   body_size_limit: 1MB
   metric_name_validation_scheme: legacy
   scrape_native_histograms: true
+  convert_classic_histograms_to_nhcb: true
   extra_scrape_metrics: true
   external_labels: {cluster: 1}
 scrape_configs:
@@ -64,6 +65,9 @@ scrape_configs:
   metric_name_validation_scheme: utf8
   scrape_native_histograms: false
   always_scrape_classic_histograms: true
+  convert_classic_histograms_to_nhcb: false
+  native_histogram_bucket_limit: 160
+  native_histogram_min_bucket_factor: 1.1
   params: {module: [http_2xx, 7]}
   honor_labels: true
   honor_timestamps: false
@@ -80,7 +84,8 @@ scrape_configs:
     assert_eq!(a.protocols, [ScrapeProtocol::PrometheusText0_0_4]);
     assert_eq!((a.limits.samples, a.limits.body_bytes), (7, 1 << 20));
     assert_eq!((a.names, a.escaping), (NameScheme::Legacy, Escaping::Underscores));
-    assert!(a.histograms.scrape_native && a.extra_scrape_metrics);
+    assert!(a.histograms.scrape_native && a.histograms.convert_classic && a.extra_scrape_metrics);
+    assert_eq!(a.native_buckets, NativeBuckets::default());
 
     assert_eq!((&*b.job, b.interval, b.timeout.as_secs()), ("2", Duration::from_secs(90), 30));
     let expected = [ScrapeProtocol::OpenMetricsText1_0_0, ScrapeProtocol::PrometheusProto];
@@ -98,12 +103,33 @@ scrape_configs:
     assert_eq!((b.names, b.escaping), (NameScheme::Utf8, Escaping::AllowUtf8));
     let histograms = Histograms { always_scrape_classic: true, ..Histograms::default() };
     assert_eq!(b.histograms, histograms);
+    assert_eq!(b.native_buckets, NativeBuckets { limit: 160, schema: Some(2) });
     let texts = ["http_2xx", "7"].map(Text::from).to_vec();
     assert_eq!(b.params, [("module".into(), texts)]);
     assert!(b.honor_labels && !b.honor_timestamps);
 
     assert_eq!((c.interval.as_secs(), c.timeout.as_secs()), (5, 2));
     assert_eq!((c.names, c.escaping), (NameScheme::Legacy, Escaping::Dots));
+}
+
+/// Guarantee: the resolution is the highest of Prometheus' whose buckets grow by this factor.
+#[test]
+fn a_factor_of_buckets_is_a_resolution() {
+    for (factor, schema) in [
+        (0.0, None),
+        (1.0, None),
+        (1.0027, None),
+        (1.00272, Some(7)),
+        (1.1, Some(2)),
+        (1.19, Some(1)),
+        (2.0, Some(0)),
+        (2.1, Some(-1)),
+        (16.0, Some(-2)),
+        (257.0, Some(-4)),
+        (f64::MAX, Some(-4)),
+    ] {
+        assert_eq!(schema_of(factor), schema, "{factor}");
+    }
 }
 
 /// Guarantee: credentials are kept as secrets or as paths of files, TLS as Sluice's own options.

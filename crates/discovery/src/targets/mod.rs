@@ -168,7 +168,7 @@ impl Defaults {
             (TIMEOUT, units::show(config.timeout).into()),
             (METRICS_PATH, config.metrics_path.clone()),
             (SCHEME, config.scheme.clone()),
-            (CONVERT_CLASSIC, shown(false)),
+            (CONVERT_CLASSIC, shown(histograms.convert_classic)),
             (ALWAYS_CLASSIC, shown(histograms.always_scrape_classic)),
             (NATIVE, shown(histograms.scrape_native)),
         ];
@@ -223,17 +223,13 @@ impl Defaults {
         }
         let histograms = Histograms {
             scrape_native: boolean(&labels, NATIVE, config.histograms.scrape_native)?,
+            convert_classic: boolean(&labels, CONVERT_CLASSIC, config.histograms.convert_classic)?,
             always_scrape_classic: boolean(
                 &labels,
                 ALWAYS_CLASSIC,
                 config.histograms.always_scrape_classic,
             )?,
         };
-        if boolean(&labels, CONVERT_CLASSIC, false)? {
-            return Err(format!(
-                "the label `{CONVERT_CLASSIC}` asks for what is not in this build"
-            ));
-        }
         labels.retain(|label| !label.name.starts_with(META_PREFIX));
         labels.set_default(&self.instance, &address);
         labels.shrink();

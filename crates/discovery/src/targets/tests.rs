@@ -131,19 +131,23 @@ fn mistakes_in_labels_are_named() {
     assert_eq!(only(&dropping, &[("__address__", "a")]), "dropped");
 }
 
-/// Guarantee: labels of the protocol for histograms change them for one target, and what is not
-/// built is not passed over.
+/// Guarantee: labels of the protocol for histograms change them for one target.
 #[test]
 fn histograms_are_chosen_by_labels() {
     let config = job("  scrape_native_histograms: true");
     let classic = group(&["a"], &[("__always_scrape_classic_histograms__", "T")]);
     let found = targets(&config, [&classic], &[]);
-    let expected = Histograms { scrape_native: true, always_scrape_classic: true };
+    let native = Histograms { scrape_native: true, ..Histograms::default() };
+    let expected = Histograms { always_scrape_classic: true, ..native };
     assert_eq!(found.targets[0].histograms, expected);
     let converted = group(&["a"], &[("__convert_classic_histograms_to_nhcb__", "T")]);
     let found = targets(&config, [&converted], &[]);
-    assert_eq!((found.targets.len(), found.failed), (0, 1));
-    assert!(found.failures[0].contains("not in this build"), "{:?}", found.failures);
+    assert_eq!(found.targets[0].histograms, Histograms { convert_classic: true, ..native });
+    let config = job("  convert_classic_histograms_to_nhcb: true");
+    let kept = group(&["a"], &[("__convert_classic_histograms_to_nhcb__", "0")]);
+    let found = targets(&config, [&group(&["b"], &[]), &kept], &[]);
+    let is_converted = |number: usize| found.targets[number].histograms.convert_classic;
+    assert_eq!((is_converted(0), is_converted(1)), (true, false));
 }
 
 /// Guarantee: labels of discovery that name a resource are kept as they were before relabelling,

@@ -1,6 +1,7 @@
 //! Series by resource, scope and metric.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Range;
 
 use sluice_otlp::wire::{Fields, write_len_field, write_message};
@@ -57,8 +58,48 @@ pub(super) struct Groups<'a> {
     scopes: Numbered<(usize, &'a [u8], &'a [u8])>,
     metric_numbers: HashMap<MetricKey<'a>, usize>,
     metrics: Vec<Metric<'a>>,
-    /// Metrics with the places of their series.
-    series: Vec<(usize, Range<usize>)>,
+    series: Vec<Placed>,
+    /// Exemplars that stand in series of their own.
+    lone: Lone,
+}
+
+/// A series of a metric.
+struct Placed {
+    metric: usize,
+    range: Range<usize>,
+    /// Of several metrics, the first one has the exemplars.
+    has_exemplars: bool,
+}
+
+/// Series with exemplars only, as Prometheus sends them: they belong to the points of series with
+/// the same labels.
+#[derive(Default)]
+pub(super) struct Lone {
+    hasher: RandomState,
+    /// By the hash of the labels, when the points are written.
+    series: Vec<(u64, Range<usize>)>,
+}
+
+impl Lone {
+    fn add(&mut self, labels: &Labels<'_>, range: Range<usize>) {
+        self.series.push((self.hasher.hash_one(labels), range));
+    }
+
+    /// Takes those of these labels out.
+    pub(super) fn take(&mut self, labels: &Labels<'_>) -> Vec<Range<usize>> {
+        if self.series.is_empty() {
+            return Vec::new();
+        }
+        let hash = self.hasher.hash_one(labels);
+        let start = self.series.partition_point(|(own, _)| *own < hash);
+        let all = self.series.iter_mut().skip(start).take_while(|(own, _)| *own == hash);
+        all.map(|(_, range)| std::mem::take(range)).filter(|range| !range.is_empty()).collect()
+    }
+
+    /// Series that no point took.
+    fn left(&self) -> usize {
+        self.series.iter().filter(|(_, range)| !range.is_empty()).count()
+    }
 }
 
 /// Keys with numbers in the order in which they come.
@@ -128,17 +169,20 @@ impl<'a> Groups<'a> {
                 let (_, help, unit) = about.clone();
                 self.metrics.push(Metric { key, shape, kind, help, unit });
             }
-            if self.series.last().is_none_or(|last| last != &(number, series.range.clone())) {
-                self.series.push((number, series.range.clone()));
-            }
+            let range = series.range.clone();
+            let has_exemplars = self.series.last().is_none_or(|last| last.range != range);
+            self.series.push(Placed { metric: number, range, has_exemplars });
         };
-        let histograms = if version == Version::V1 { 4 } else { 3 };
+        let (histograms, exemplars) = if version == Version::V1 { (4, 3) } else { (3, 4) };
         let (mut has_samples, mut forms) = (false, [false; 2]);
+        let (mut has_histograms, mut has_exemplars) = (false, false);
         let mut reason = None;
         let mut fields = Fields::of(series.bytes);
         while let Ok(Some(field)) = fields.next_field() {
             has_samples |= field.is_message(2);
+            has_exemplars |= field.is_message(exemplars);
             if field.is_message(histograms) {
+                has_histograms = true;
                 match histogram::form(&series.bytes[field.content()]) {
                     Ok(Ok(form)) => forms[form as usize] = true,
                     Ok(Err(why)) => reason = Some(why),
@@ -146,6 +190,16 @@ impl<'a> Groups<'a> {
                     Err(_) => {}
                 }
             }
+        }
+        if !has_samples && !has_histograms {
+            return match version {
+                _ if has_exemplars => {
+                    self.lone.add(labels, series.range.clone());
+                    Ok(())
+                }
+                Version::V1 => Ok(()),
+                Version::V2 => Err("a series has no sample"),
+            };
         }
         if has_samples {
             match about.0 {
@@ -178,27 +232,31 @@ impl<'a> Groups<'a> {
         limit_bytes: usize,
         read: &mut Read,
     ) -> Result<(), ReadError> {
+        let mut lone = std::mem::take(&mut self.lone);
+        lone.series.sort_unstable_by_key(|(hash, range)| (*hash, range.start));
         let (scopes, resources) = (&self.scopes.keys, &self.resources.keys);
         let (metrics, mut series) = (&self.metrics, std::mem::take(&mut self.series));
         let scope_of = |number: usize| metrics[number].key.scope;
         let resource_of = |number: usize| scopes[scope_of(number)].0;
-        series.sort_by_key(|(number, _)| (resource_of(*number), scope_of(*number), *number));
-        let mut points = Points::new(version, symbols, limit_bytes);
+        series.sort_by_key(|it| (resource_of(it.metric), scope_of(it.metric), it.metric));
+        let mut points = Points::new(version, message, symbols, limit_bytes, lone);
         let mut out = std::mem::take(&mut read.request);
-        for of_resource in series.chunk_by(|a, b| resource_of(a.0) == resource_of(b.0)) {
+        for of_resource in series.chunk_by(|a, b| resource_of(a.metric) == resource_of(b.metric)) {
             write_message(&mut out, 1, 3, |out| {
-                let target = resources[resource_of(of_resource[0].0)];
+                let target = resources[resource_of(of_resource[0].metric)];
                 write_message(out, 1, 1, |out| write_resource(out, target, memory));
-                for of_scope in of_resource.chunk_by(|a, b| scope_of(a.0) == scope_of(b.0)) {
+                let is_scope = |a: &Placed, b: &Placed| scope_of(a.metric) == scope_of(b.metric);
+                for of_scope in of_resource.chunk_by(is_scope) {
                     write_message(out, 2, 3, |out| {
-                        let (_, name, version) = scopes[scope_of(of_scope[0].0)];
+                        let (_, name, version) = scopes[scope_of(of_scope[0].metric)];
                         write_scope(out, name, version);
-                        for of_metric in of_scope.chunk_by(|a, b| a.0 == b.0) {
-                            let metric = &metrics[of_metric[0].0];
+                        for of_metric in of_scope.chunk_by(|a, b| a.metric == b.metric) {
+                            let metric = &metrics[of_metric[0].metric];
                             write_message(out, 2, 2, |out| {
                                 write_metric(out, metric, |out| {
-                                    for (_, range) in of_metric {
-                                        points.write(out, message, metric.shape, range, read);
+                                    for Placed { range, has_exemplars, .. } in of_metric {
+                                        let exemplars = *has_exemplars;
+                                        points.write(out, metric.shape, range, exemplars, read);
                                     }
                                 });
                             });
@@ -209,6 +267,10 @@ impl<'a> Groups<'a> {
             if let Some(error) = points.error() {
                 return Err(error);
             }
+        }
+        if version == Version::V2 {
+            let without_points = "exemplars have no sample of their series in the request";
+            (0..points.end().left()).for_each(|_| read.refuse(without_points));
         }
         read.request = out;
         Ok(())

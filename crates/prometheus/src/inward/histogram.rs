@@ -7,8 +7,9 @@ use crate::custom::SCHEMA as CUSTOM;
 use crate::native::{Native, Side, Span};
 use crate::series::STALE;
 
-/// Schemas of exponential buckets.
-const EXPONENTIAL: std::ops::RangeInclusive<i32> = -4..=8;
+/// Schemas of exponential buckets. Those above the highest that Prometheus stores are reserved.
+const EXPONENTIAL: std::ops::RangeInclusive<i32> = -4..=52;
+const HIGHEST_STORED: i32 = 8;
 
 /// The form that a histogram has in OTLP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +71,7 @@ impl Sent {
 }
 
 const NEGATIVE: &str = "a native histogram has a negative count";
+const UNEVEN: &str = "a native histogram has another count than its buckets";
 
 /// OTLP has whole counts only.
 fn whole(count: f64) -> Result<u64, &'static str> {
@@ -80,13 +82,14 @@ pub(super) fn read(bytes: &[u8]) -> Result<Result<Histogram, &'static str>, Malf
     let mut histogram = Histogram::default();
     let (mut negative, mut positive) = (Sent::default(), Sent::default());
     let (mut count, mut zero_count) = (Ok(0), Ok(0));
+    let mut is_float = false;
     let mut fields = Fields::of(bytes);
     while let Some(field) = fields.next_field()? {
         let native = &mut histogram.native;
         let side = if field.number < 11 { &mut negative } else { &mut positive };
         match field.number {
             1 => count = Ok(field.varint(bytes)),
-            2 => count = whole(double(bytes, &field)),
+            2 => (count, is_float) = (whole(double(bytes, &field)), true),
             3 => native.sum = double(bytes, &field),
             4 => native.schema = zigzag(field.varint(bytes)) as i32,
             5 => native.zero_threshold = double(bytes, &field),
@@ -107,7 +110,20 @@ pub(super) fn read(bytes: &[u8]) -> Result<Result<Histogram, &'static str>, Malf
     if histogram.is_stale {
         return Ok(Ok(histogram));
     }
-    Ok(finish(histogram, (count, zero_count), &negative, &positive))
+    let finished = finish(histogram, (count, zero_count), &negative, &positive);
+    // The sum of fractions that were cut says nothing.
+    Ok(finished.and_then(|it| if is_float || it.is_even() { Ok(it) } else { Err(UNEVEN) }))
+}
+
+impl Histogram {
+    /// Whether its buckets have what it counts. What is not a number is in no bucket.
+    fn is_even(&self) -> bool {
+        let Native { count, sum, zero_count, positive, negative, .. } = &self.native;
+        let buckets = [&positive.counts, &negative.counts, &self.counts];
+        let total: u128 = buckets.into_iter().flatten().map(|count| u128::from(*count)).sum();
+        let total = total + u128::from(*zero_count);
+        total == u128::from(*count) || sum.is_nan() && total < u128::from(*count)
+    }
 }
 
 fn finish(
@@ -118,10 +134,19 @@ fn finish(
 ) -> Result<Histogram, &'static str> {
     let native = &mut histogram.native;
     (native.count, native.zero_count) = (count?, zero_count?);
+    let turns_back = |side: &Sent| side.spans.iter().skip(1).any(|span| span.offset < 0);
+    if turns_back(negative) || turns_back(positive) {
+        return Err("a native histogram has buckets that are not in order");
+    }
     if native.schema != CUSTOM {
         native.negative = Side::read(&negative.spans, negative.counts()?.into_iter())?;
         native.positive = Side::read(&positive.spans, positive.counts()?.into_iter())?;
+        native.limit_schema(HIGHEST_STORED);
         return Ok(histogram);
+    }
+    let is_bare = native.zero_count == 0 && native.zero_threshold == 0.0;
+    if !is_bare || !negative.spans.is_empty() {
+        return Err("custom buckets have a zero bucket or negative ones beside them");
     }
     let bounds = &histogram.bounds;
     if bounds.iter().any(|bound| !bound.is_finite()) || !bounds.is_sorted_by(|a, b| a < b) {

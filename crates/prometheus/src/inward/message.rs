@@ -163,6 +163,9 @@ pub(super) fn read_labels<'a>(
             return Ok(Err("a label stands twice"));
         }
     }
+    if labels.iter().any(|(name, _)| name.is_empty()) {
+        return Ok(Err("a label has no name"));
+    }
     if labels.iter().any(|(name, value)| {
         std::str::from_utf8(name).is_err() || std::str::from_utf8(value).is_err()
     }) {

@@ -10,6 +10,7 @@
 //! - Series of classic histograms and of summaries are kept, each as a gauge of its own: they may
 //!   stand in several requests, so that no histogram can be made of them. The Collector drops them.
 //! - A request with series at fault is taken but for these; the Collector takes nothing of it.
+//! - Exemplars in series of their own, as Prometheus sends them, find the points of their series.
 
 mod groups;
 mod histogram;

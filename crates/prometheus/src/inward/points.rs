@@ -9,7 +9,7 @@ use crate::point::Shape;
 use crate::series::STALE;
 use crate::settings::Version;
 
-use super::groups::is_elsewhere;
+use super::groups::{Lone, is_elsewhere};
 use super::histogram::{self, Form, Histogram};
 use super::message::{Sample, read_labels, read_sample};
 use super::{Read, ReadError};
@@ -19,8 +19,10 @@ const NO_RECORDED_VALUE: u8 = 1;
 /// Writes points.
 pub(super) struct Points<'a> {
     version: Version,
+    message: &'a [u8],
     symbols: &'a [&'a [u8]],
     limit_bytes: usize,
+    lone: Lone,
     error: Option<ReadError>,
     /// Of the present series.
     attributes: Vec<u8>,
@@ -39,9 +41,20 @@ fn write_times(out: &mut Vec<u8>, start: i64, time: i64) {
 }
 
 impl<'a> Points<'a> {
-    pub(super) fn new(version: Version, symbols: &'a [&'a [u8]], limit_bytes: usize) -> Points<'a> {
-        let (attributes, exemplars) = (Vec::new(), Vec::new());
-        Points { version, symbols, limit_bytes, error: None, attributes, exemplars }
+    pub(super) fn new(
+        version: Version,
+        message: &'a [u8],
+        symbols: &'a [&'a [u8]],
+        limit_bytes: usize,
+        lone: Lone,
+    ) -> Points<'a> {
+        let (error, attributes, exemplars) = (None, Vec::new(), Vec::new());
+        Points { version, message, symbols, limit_bytes, lone, error, attributes, exemplars }
+    }
+
+    /// The exemplars that no point took.
+    pub(super) fn end(self) -> Lone {
+        self.lone
     }
 
     /// The error that stopped it.
@@ -53,13 +66,14 @@ impl<'a> Points<'a> {
     pub(super) fn write(
         &mut self,
         out: &mut Vec<u8>,
-        message: &[u8],
         shape: Shape,
         range: &Range<usize>,
+        has_exemplars: bool,
         read: &mut Read,
     ) {
+        let series = &self.message[range.clone()];
         if self.error.is_none()
-            && let Err(error) = self.write_series(out, &message[range.clone()], shape, read)
+            && let Err(error) = self.write_series(out, series, shape, has_exemplars, read)
         {
             self.error = Some(error);
         }
@@ -70,6 +84,7 @@ impl<'a> Points<'a> {
         out: &mut Vec<u8>,
         series: &[u8],
         shape: Shape,
+        has_exemplars: bool,
         read: &mut Read,
     ) -> Result<(), ReadError> {
         let labels = read_labels(self.version, series, self.symbols)?.unwrap_or_default();
@@ -79,7 +94,13 @@ impl<'a> Points<'a> {
             attribute(&mut self.attributes, shape.attributes_field() as u8, name, value);
         }
         self.exemplars.clear();
-        read.written.exemplars += self.read_exemplars(series, shape)?;
+        if has_exemplars {
+            self.read_exemplars(series, shape, read)?;
+            let lone = self.lone.take(&labels);
+            for range in lone {
+                self.read_exemplars(&self.message[range], shape, read)?;
+            }
+        }
         let histograms = if self.version == Version::V1 { 4 } else { 3 };
         let is_number = matches!(shape, Shape::Gauge | Shape::Sum);
         let mut fields = Fields::of(series);
@@ -112,15 +133,25 @@ impl<'a> Points<'a> {
         Ok(())
     }
 
-    /// Encodes the exemplars of a series, which its first point gets. Answers how many.
-    fn read_exemplars(&mut self, series: &[u8], shape: Shape) -> Result<u64, Malformed> {
-        let mut count = 0;
+    /// Encodes the exemplars of a series, which its first point gets.
+    fn read_exemplars(
+        &mut self,
+        series: &[u8],
+        shape: Shape,
+        read: &mut Read,
+    ) -> Result<(), Malformed> {
         let number = if self.version == Version::V1 { 3 } else { 4 };
         let mut fields = Fields::of(series);
         while let Some(field) = fields.next_message(number)? {
             let content = &series[field.content()];
             // Its labels, value and time are numbered as those of a series with one sample.
-            let labels = read_labels(self.version, content, self.symbols)?.unwrap_or_default();
+            let labels = match read_labels(self.version, content, self.symbols)? {
+                Ok(labels) => labels,
+                Err(reason) => {
+                    read.refuse(reason);
+                    continue;
+                }
+            };
             let (mut value, mut time) = (0.0, 0);
             let mut fields = Fields::of(content);
             while let Some(field) = fields.next_field()? {
@@ -134,9 +165,9 @@ impl<'a> Points<'a> {
             exemplar(&mut self.exemplars, field, nanos(time), value, |label| {
                 labels.iter().for_each(|(name, value)| label(text(name), text(value)));
             });
-            count += 1;
+            read.written.exemplars += 1;
         }
-        Ok(count)
+        Ok(())
     }
 
     fn point(&mut self, out: &mut Vec<u8>, content: impl FnOnce(&mut Vec<u8>)) {

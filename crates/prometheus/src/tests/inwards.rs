@@ -211,6 +211,7 @@ fn histograms() -> [Histogram; 4] {
         positive_deltas: vec![2, 2],
         custom_values: vec![1.0, 2.0],
         zero_count: None,
+        zero_threshold: 0.0,
         ..whole.clone()
     };
     let ended = Histogram { sum: STALE, ..whole.clone() };
@@ -275,17 +276,27 @@ fn series_at_fault_are_left_out_and_counted() {
     let [whole, float, custom, _] = histograms();
     let negative = Histogram { positive_deltas: vec![1, -5, 9], ..whole.clone() };
     let uneven = Histogram { positive_deltas: vec![1], ..whole.clone() };
-    let unknown = Histogram { schema: 9, ..whole.clone() };
+    let unknown = Histogram { schema: 53, ..whole.clone() };
     let not_a_number = Histogram { count_float: Some(f64::NAN), ..float };
     let unbound = Histogram { custom_values: vec![1.0], ..custom.clone() };
-    let unordered = Histogram { custom_values: vec![2.0, 1.0], ..custom };
+    let unordered = Histogram { custom_values: vec![2.0, 1.0], ..custom.clone() };
+    let zero = Histogram { zero_count: Some(1), count: Some(7), ..custom.clone() };
+    let below = Histogram { negative_spans: vec![Span { offset: 0, length: 0 }], ..custom };
+    let back = vec![Span { offset: 1, length: 2 }, Span { offset: -1, length: 1 }];
+    let back = Histogram { positive_spans: back, ..whole.clone() };
+    let fewer = Histogram { count: Some(8), ..whole.clone() };
+    let more = Histogram { count: Some(10), ..whole.clone() };
+    let fewer_numbers = Histogram { sum: f64::NAN, ..fewer.clone() };
     let wide = vec![Span { offset: 0, length: 1 }, Span { offset: i32::MAX, length: 2 }];
     let wide = Histogram { positive_spans: wide, ..whole };
+    let more_faults = [zero, below, back, fewer, more, fewer_numbers].map(with).to_vec();
     let faults =
         [negative, uneven, unknown, not_a_number, unbound, unordered, wide].map(with).to_vec();
-    let all: Vec<_> = [vec![good.clone(), twice, nameless], faults].concat();
+    let empty_name = series(&[("__name__", "up"), ("", "1")], &[sample(1.0, 1)]);
+    let own_faults = vec![good.clone(), twice, nameless, empty_name];
+    let all: Vec<_> = [own_faults, faults, more_faults].concat();
     let (request, read) = read_v1(&Memory::default(), all);
-    assert_eq!((read.invalid, read.written.samples, read.written.histograms), (9, 1, 0));
+    assert_eq!((read.invalid, read.written.samples, read.written.histograms), (16, 1, 0));
     assert_eq!(numbers(metrics(&request)[0]).len(), 1);
     assert_eq!(read.reason, Some("a label stands twice"));
 
@@ -302,10 +313,73 @@ fn series_at_fault_are_left_out_and_counted() {
             out_of_bounds(vec![1, 3], 0),
             out_of_bounds(vec![1], 0),
             out_of_bounds(vec![1, 2], 3),
+            TimeSeriesV2 { samples: vec![], ..out_of_bounds(vec![1, 2], 0) },
         ],
     };
     let (_, read) = decoded(Version::V2, &Memory::default(), &request.encode_to_vec());
-    assert_eq!((read.invalid, read.written.samples), (3, 1));
+    assert_eq!((read.invalid, read.written.samples), (4, 1));
+}
+
+/// Guarantee: values that are no number are in no bucket, and a resolution that is reserved becomes
+/// the highest that is stored.
+#[test]
+fn native_histograms_are_judged_as_in_prometheus() {
+    let [whole, ..] = histograms();
+    let not_numbers = Histogram { sum: f64::NAN, count: Some(12), ..whole.clone() };
+    let fine = Histogram { schema: 9, ..whole };
+    let histograms = vec![not_numbers, fine];
+    let series =
+        TimeSeries { labels: labels(&[("__name__", "h")]), histograms, ..TimeSeries::default() };
+    let (request, read) = read_v1(&Memory::default(), vec![series]);
+    assert_eq!((read.invalid, read.written.histograms), (0, 2));
+    let found = metrics(&request);
+    let Some(Data::ExponentialHistogram(exponential)) = &found[0].data else { panic!("{found:?}") };
+    assert_eq!(exponential.data_points[0].count, 12);
+    let point = &exponential.data_points[1];
+    let positive = point.positive.as_ref().expect("has buckets");
+    assert_eq!((point.scale, &*positive.bucket_counts), (8, &[3, 4][..]));
+}
+
+/// Scenario: a series has its exemplars in another one with the same labels, as Prometheus sends
+/// them, before or behind its samples. Guarantee: the first point of the series gets them, once.
+/// Without a point they are lost, which a sender of 2.0 is told.
+#[test]
+fn exemplars_of_series_of_their_own_find_their_points() {
+    let exemplar = |value| Exemplar { labels: labels(&[("user", "u")]), value, timestamp: 3 };
+    let with = |pairs: &[(&str, &str)], value| TimeSeries {
+        exemplars: vec![exemplar(value)],
+        ..series(pairs, &[])
+    };
+    let (up, other) = ([("__name__", "up"), ("a", "1")], [("__name__", "up"), ("a", "2")]);
+    let two = [sample(1.0, 1), sample(1.0, 2)];
+    let all = vec![with(&up, 5.0), series(&up, &two), with(&other, 6.0), with(&up, 7.0)];
+    let (request, read) = read_v1(&Memory::default(), all);
+    assert_eq!((read.invalid, read.written.samples, read.written.exemplars), (0, 2, 2));
+    let points = numbers(metrics(&request)[0]);
+    let counts: Vec<usize> = points.iter().map(|point| point.exemplars.len()).collect();
+    assert_eq!(counts, [2, 0]);
+
+    let [histogram, ..] = histograms();
+    let symbols = ["", "__name__", "h", "other"].map(str::to_owned).to_vec();
+    let exemplar = |labels| ExemplarV2 { labels, value: 1.0, timestamp: 3 };
+    let timeseries = vec![
+        TimeSeriesV2 {
+            labels: vec![1, 2],
+            samples: vec![sample(1.0, 1)],
+            histograms: vec![histogram],
+            exemplars: vec![exemplar(vec![]), exemplar(vec![1, 9])],
+            ..TimeSeriesV2::default()
+        },
+        TimeSeriesV2 {
+            labels: vec![1, 3],
+            exemplars: vec![exemplar(vec![])],
+            ..TimeSeriesV2::default()
+        },
+    ];
+    let request = RequestV2 { symbols, timeseries }.encode_to_vec();
+    let (_, read) = decoded(Version::V2, &Memory::default(), &request);
+    let expected = WrittenCounts { samples: 1, histograms: 1, exemplars: 1 };
+    assert_eq!((read.invalid, read.written), (2, expected));
 }
 
 /// Guarantee: the labels of a series, which each of its samples has, cannot make a request large

@@ -158,7 +158,8 @@ pub(super) const METRICS: Table<Counters> = Table {
         row!(Counter "sluice_prometheus_discarded_samples",
             |it: &Counters| it.discarded_samples.value(),
             "Samples that cannot be taken: of a series that is there twice, of a point at several \
-             times, of a bucket without its bound, or more than ten minutes ahead."),
+             times, of a bucket without its bound, of a classic histogram that makes no native \
+             one, or more than ten minutes ahead."),
         row!(Gauge "sluice_prometheus_targets",
             |it: &Counters| it.targets.value(),
             "Targets that are scraped."),

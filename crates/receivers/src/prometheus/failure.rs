@@ -17,13 +17,14 @@ pub(super) enum Reason {
     Page,
     Samples,
     Labels,
+    Buckets,
     Targets,
     Memory,
 }
 
 impl Reason {
     /// Each as a metric's label, and the remedy.
-    pub(super) const ALL: [(Reason, &'static str, &'static str); 11] = {
+    pub(super) const ALL: [(Reason, &'static str, &'static str); 12] = {
         use Reason::*;
         [
             (
@@ -52,6 +53,12 @@ impl Reason {
                 Labels,
                 "label_limit",
                 "drop the label with `metric_relabel_configs`, or raise the limit that is named",
+            ),
+            (
+                Buckets,
+                "bucket_limit",
+                "let the target's histograms have fewer buckets, or raise \
+                 `native_histogram_bucket_limit`",
             ),
             (Targets, "target_limit", "raise the job's `target_limit`, or drop targets"),
             (
@@ -104,6 +111,7 @@ impl From<ScrapeError> for Failure {
             ScrapeError::BodySize { .. } => Reason::BodySize,
             ScrapeError::Samples { .. } => Reason::Samples,
             ScrapeError::Labels { .. } => Reason::Labels,
+            ScrapeError::Buckets { .. } => Reason::Buckets,
             ScrapeError::Memory { .. } => Reason::Memory,
             ScrapeError::Line { .. } | ScrapeError::Message { .. } | ScrapeError::Series { .. } => {
                 Reason::Page

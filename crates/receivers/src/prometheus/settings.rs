@@ -60,12 +60,15 @@ pub(super) fn scraped(
         track_timestamps_staleness: job.track_timestamps_staleness,
         native_histograms: target.histograms.scrape_native,
         always_classic_histograms: target.histograms.always_scrape_classic,
+        custom_histograms: target.histograms.convert_classic,
+        native_schema: job.native_buckets.schema,
         limits: Limits {
             body_bytes: page_limit_bytes(job),
             samples: count(job.limits.samples),
             labels: count(job.limits.labels),
             label_name_bytes: count(job.limits.label_name_bytes),
             label_value_bytes: count(job.limits.label_value_bytes),
+            native_buckets: count(job.native_buckets.limit),
             memory_bytes: 0,
         },
     }
@@ -182,6 +185,17 @@ mod tests {
         assert!(!found(&[("__name__", "a.b")]));
         assert!(!found(&[("__name__", "a"), ("b.c", "1")]));
         assert!(relabelled(&job(""), &[("__name__", "a.b"), ("é", "1")]).is_some());
+    }
+
+    #[test]
+    fn targets_have_the_histograms_of_their_job() {
+        let config = job("  convert_classic_histograms_to_nhcb: true\n  \
+             native_histogram_bucket_limit: 7\n  native_histogram_min_bucket_factor: 2\n");
+        let group = Group::new("g".into(), ["a:1".into()], Labels::default());
+        let found = targets(&config, [&group], &[]);
+        let target = scraped(&found.targets[0], &config, &Labels::default(), false);
+        assert!(target.custom_histograms && !target.native_histograms);
+        assert_eq!((target.limits.native_buckets, target.native_schema), (7, Some(0)));
     }
 
     /// Guarantee: labels of discovery are attributes of the resource, as in the Collector.

@@ -21,6 +21,8 @@ use tokio::net::TcpStream;
 use super::*;
 use crate::receiver::Streams;
 
+mod prometheus;
+
 /// The engine's side.
 struct Intake {
     limit_bytes: usize,
