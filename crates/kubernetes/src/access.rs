@@ -12,6 +12,8 @@ use http::{HeaderName, HeaderValue, Uri};
 use kube::Config;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 
+use crate::session::{Session, shown};
+
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The namespace of the pod that a process is in.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -86,7 +88,7 @@ impl Access {
     ///
     /// # Errors
     /// A file or a variable of the environment cannot be used.
-    pub(crate) async fn connect(&self) -> Result<kube::Client, String> {
+    pub(crate) async fn connect(&self) -> Result<Session, String> {
         let mut config = match self {
             Access::ServiceAccount => {
                 Config::incluster().map_err(|error| in_cluster(&shown(&error)))?
@@ -109,19 +111,22 @@ impl Access {
                 let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
                 let read = match file {
                     Some(file) => {
-                        let read = Kubeconfig::read_from(file).map_err(|error| shown(&error))?;
+                        let read = Kubeconfig::read_from(file);
+                        let read = read.map_err(|error| first_line(&shown(&error)))?;
                         Config::from_custom_kubeconfig(read, &options).await
                     }
                     None => Config::from_kubeconfig(&options).await,
                 };
-                read.map_err(|error| format!("the kubeconfig cannot be used: {}", shown(&error)))?
+                read.map_err(|error| {
+                    format!("the kubeconfig cannot be used: {}", first_line(&shown(&error)))
+                })?
             }
             Access::Server(source) => source.server().await?.config()?,
         };
         config.connect_timeout = Some(CONNECT_TIMEOUT);
         // `watch` waits as long as the API server asks, and says why.
         config.default_retry = false;
-        kube::Client::try_from(config).map_err(|error| shown(&error))
+        Session::new(config)
     }
 }
 
@@ -190,7 +195,7 @@ pub fn own_namespace() -> Result<String, String> {
     if name.is_empty() { Err(in_cluster("the name of its namespace is empty")) } else { Ok(name) }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, String> {
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, String> {
     use std::io::Read as _;
     let failed = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
     let mut bytes = Vec::new();
@@ -228,14 +233,7 @@ fn in_cluster(reason: &str) -> String {
     )
 }
 
-/// An error with its causes.
-pub(crate) fn shown(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    for cause in std::iter::successors(error.source(), |&cause| cause.source()) {
-        let cause = cause.to_string();
-        if !text.contains(&cause) {
-            text = format!("{text}: {cause}");
-        }
-    }
-    text
+/// Behind it, errors of YAML show lines of the file, which may have secrets.
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
 }

@@ -9,11 +9,15 @@ use http_body_util::BodyExt as _;
 use kube::client::Body;
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::access::{Access, shown};
+use crate::access::Access;
 use crate::failure::Failure;
+use crate::session::{Session, shown};
 
+/// For credentials to be read: a kubeconfig may name a program that gets them.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 /// From a request to the head of its answer.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// From the head to the end of an answer that is not watched.
@@ -30,21 +34,24 @@ const ERROR_LIMIT_BYTES: usize = 64 << 10;
 pub struct Client {
     access: Arc<Access>,
     /// Made by the first request, and again after failures that a new one may cure.
-    connected: Arc<Mutex<Option<Connected>>>,
+    connection: Arc<Mutex<Connection>>,
+    connect_timeout: Duration,
 }
 
-struct Connected(kube::Client);
-
-impl std::fmt::Debug for Connected {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Connected")
-    }
+#[derive(Debug, Default)]
+enum Connection {
+    #[default]
+    None,
+    /// It goes on when a request has given up to wait, so that a program that hangs runs once.
+    Connecting(JoinHandle<Result<Session, String>>),
+    Connected(Session),
 }
 
 impl Client {
     /// Connects when it is used.
     pub fn new(access: Access) -> Client {
-        Client { access: Arc::new(access), connected: Arc::default() }
+        let access = Arc::new(access);
+        Client { access, connection: Arc::default(), connect_timeout: CONNECT_TIMEOUT }
     }
 
     /// The whole answer to a GET, of at most 32 MiB. `path`: with its query.
@@ -57,33 +64,37 @@ impl Client {
         read.await.map_err(|_| no_answer(BODY_TIMEOUT))?
     }
 
-    /// The lines of an answer that goes on. `limit`: the time to its end.
+    /// The lines of an answer that goes on. `limit`: the time to its end. `idle`: the time without
+    /// a byte after which it has ended.
     pub(crate) async fn lines(
         &self,
         path: &str,
         accept: &str,
         limit: Duration,
+        idle: Duration,
     ) -> Result<Lines, Failure> {
         let until = Instant::now() + limit;
-        Ok(Lines { body: self.get(path, accept).await?, until, rest: BytesMut::new(), seen: 0 })
+        let body = self.get(path, accept).await?;
+        Ok(Lines { body, until, idle, rest: BytesMut::new(), seen: 0 })
     }
 
     async fn get(&self, path: &str, accept: &str) -> Result<Body, Failure> {
-        let client = self.client().await.map_err(Failure::Other)?;
+        let session = self.session().await?;
         let request = Request::get(path)
             .header(header::ACCEPT, accept)
             .header(header::USER_AGENT, concat!("sluice/", env!("CARGO_PKG_VERSION")))
             .body(Body::empty())
             .map_err(|error| Failure::Other(error.to_string()))?;
-        let answer = timeout(HEAD_TIMEOUT, client.send(request)).await;
+        let answer = timeout(HEAD_TIMEOUT, session.client.send(request)).await;
         let answer = answer.map_err(|_| no_answer(HEAD_TIMEOUT)).and_then(|answer| {
-            answer.map_err(|error| Failure::Other(format!("no connection: {}", shown(&error))))
+            let failed = |error| Failure::Unavailable(format!("no connection: {}", shown(&error)));
+            answer.map_err(failed)
         });
         let (head, body) = match answer {
             Ok(answer) => answer.into_parts(),
             Err(failure) => {
                 self.forget().await;
-                return Err(failure);
+                return Err(session.hide(failure).await);
             }
         };
         if head.status == StatusCode::OK {
@@ -95,25 +106,48 @@ impl Client {
         if failure.is_of_connection() {
             self.forget().await;
         }
-        Err(failure)
+        Err(session.hide(failure).await)
     }
 
-    async fn client(&self) -> Result<kube::Client, String> {
-        let mut connected = self.connected.lock().await;
-        if let Some(Connected(client)) = &*connected {
-            return Ok(client.clone());
+    async fn session(&self) -> Result<Session, Failure> {
+        let session = timeout(self.connect_timeout, self.connect()).await;
+        session.map_err(|_| {
+            let of_program = match &*self.access {
+                Access::Kubeconfig { .. } => ": a program that the kubeconfig names may hang",
+                _ => "",
+            };
+            let limit = self.connect_timeout;
+            Failure::Unavailable(format!("no credentials are read within {limit:?}{of_program}"))
+        })?
+    }
+
+    async fn connect(&self) -> Result<Session, Failure> {
+        let mut connection = self.connection.lock().await;
+        if let Connection::Connected(session) = &*connection {
+            return Ok(session.clone());
         }
-        let (access, runtime) = (self.access.clone(), Handle::current());
-        // Reads files, and a kubeconfig may name a program to be run.
-        let connect = move || runtime.block_on(access.connect());
-        let client = tokio::task::spawn_blocking(connect).await.map_err(|it| it.to_string())??;
-        *connected = Some(Connected(client.clone()));
-        Ok(client)
+        if let Connection::None = &*connection {
+            let (access, runtime) = (self.access.clone(), Handle::current());
+            // Reads files, and a kubeconfig may name a program to be run.
+            let connect = move || runtime.block_on(access.connect());
+            *connection = Connection::Connecting(tokio::task::spawn_blocking(connect));
+        }
+        let Connection::Connecting(connecting) = &mut *connection else {
+            return Err(Failure::Other("there is no connection".to_owned()));
+        };
+        let connected = connecting.await.unwrap_or_else(|error| Err(error.to_string()));
+        *connection = Connection::None;
+        let session = connected.map_err(Failure::Other)?;
+        *connection = Connection::Connected(session.clone());
+        Ok(session)
     }
 
     /// The next request connects anew, with credentials that are read again.
     async fn forget(&self) {
-        *self.connected.lock().await = None;
+        let mut connection = self.connection.lock().await;
+        if let Connection::Connected(_) = &*connection {
+            *connection = Connection::None;
+        }
     }
 }
 
@@ -121,13 +155,14 @@ impl Client {
 pub(crate) struct Lines {
     body: Body,
     until: Instant,
+    idle: Duration,
     rest: BytesMut,
     /// Bytes of `rest` that are known to have no end of a line.
     seen: usize,
 }
 
 impl Lines {
-    /// The next line; nothing at the end, or when the time is over.
+    /// The next line; nothing at the end, when the time is over, or after a long silence.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
         loop {
             let end = self.rest[self.seen..].iter().position(|byte| *byte == b'\n');
@@ -143,7 +178,8 @@ impl Lines {
             if self.rest.len() > LINE_LIMIT_BYTES {
                 return Err(Failure::TooLarge);
             }
-            let frame = match timeout_at(self.until, self.body.frame()).await {
+            let until = self.until.min(Instant::now() + self.idle);
+            let frame = match timeout_at(until, self.body.frame()).await {
                 Err(_) | Ok(None) => return Ok(None),
                 Ok(Some(frame)) => frame.map_err(|error| lost(&error))?,
             };
@@ -168,9 +204,12 @@ async fn read_all(mut body: Body, limit_bytes: usize) -> Result<Bytes, Failure> 
 }
 
 fn lost(error: &kube::Error) -> Failure {
-    Failure::Other(format!("the connection is lost: {}", shown(error)))
+    Failure::Unavailable(format!("the connection is lost: {}", shown(error)))
 }
 
 fn no_answer(limit: Duration) -> Failure {
-    Failure::Other(format!("there is no answer within {limit:?}"))
+    Failure::Unavailable(format!("there is no answer within {limit:?}"))
 }
+
+#[cfg(all(test, unix))]
+mod tests;

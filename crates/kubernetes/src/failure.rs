@@ -7,6 +7,8 @@ use serde::Deserialize;
 
 /// Longer waits than this are not asked for by API servers that mean well.
 const RETRY_AFTER_LIMIT: Duration = Duration::from_secs(300);
+/// The same for answers that are no throttling: the API server, or a proxy, is soon there again.
+const UNAVAILABLE_LIMIT: Duration = Duration::from_secs(60);
 /// Messages of API servers are cut there.
 const MESSAGE_LIMIT_BYTES: usize = 500;
 
@@ -25,6 +27,8 @@ pub enum Failure {
     Busy { reason: String, wait: Option<Duration> },
     /// A page or an event is larger than it may be.
     TooLarge,
+    /// The API server cannot be reached, or fails itself: the same request may succeed later.
+    Unavailable(String),
     /// Any other answer, or none.
     Other(String),
 }
@@ -69,7 +73,8 @@ impl Failure {
             message = "it does not say why".to_owned();
         }
         let after = after.or(Some(details.retry_after_seconds).filter(|seconds| *seconds > 0));
-        let wait = after.map(|seconds| Duration::from_secs(seconds).min(RETRY_AFTER_LIMIT));
+        let limit = if code == 429 { RETRY_AFTER_LIMIT } else { UNAVAILABLE_LIMIT };
+        let wait = after.map(|seconds| Duration::from_secs(seconds).min(limit));
         match code {
             410 => Failure::Gone,
             401 => Failure::Unauthorized(message),
@@ -77,6 +82,7 @@ impl Failure {
             403 => Failure::Forbidden(message),
             429 => Failure::Busy { reason: message, wait },
             500..=599 if wait.is_some() => Failure::Busy { reason: message, wait },
+            500..=599 => Failure::Unavailable(format!("the API server answers {code}: {message}")),
             _ => Failure::Other(format!("the API server answers {code}: {message}")),
         }
     }
@@ -93,7 +99,26 @@ impl Failure {
 
     /// Whether a new connection, with credentials that are read again, may help.
     pub(crate) fn is_of_connection(&self) -> bool {
-        matches!(self, Failure::Unauthorized(_) | Failure::Other(_))
+        matches!(self, Failure::Unauthorized(_) | Failure::Unavailable(_) | Failure::Other(_))
+    }
+
+    /// Whether the same request may succeed later.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(self, Failure::Busy { .. } | Failure::Unavailable(_))
+    }
+
+    /// The failure with another text.
+    pub(crate) fn map_text(mut self, map: impl FnOnce(&str) -> String) -> Failure {
+        match &mut self {
+            Failure::Forbidden(text)
+            | Failure::NotFound(text)
+            | Failure::Unauthorized(text)
+            | Failure::Busy { reason: text, .. }
+            | Failure::Unavailable(text)
+            | Failure::Other(text) => *text = map(text),
+            Failure::Gone | Failure::TooLarge => {}
+        }
+        self
     }
 }
 
@@ -110,7 +135,8 @@ mod tests {
     }
 
     /// Scenario: answers as API servers give them, and as proxies before them do. Guarantee: each
-    /// means what it says, and no server makes us wait for longer than five minutes.
+    /// means what it says, and no server makes us wait for longer than five minutes, or for longer
+    /// than one if it does not throttle.
     #[test]
     fn answers_that_are_no_success_are_understood() {
         let busy = |reason: &str, seconds: Option<u64>| Failure::Busy {
@@ -131,10 +157,12 @@ mod tests {
             (failure(429, None, throttled), busy("slow down", Some(7))),
             (failure(429, Some("99999"), ""), busy("it does not say why", Some(300))),
             (failure(503, Some("1"), "starting"), busy("starting", Some(1))),
+            (failure(503, Some("300"), "starting"), busy("starting", Some(60))),
             (
                 failure(502, None, "<html>"),
-                Failure::Other("the API server answers 502: <html>".to_owned()),
+                Failure::Unavailable("the API server answers 502: <html>".to_owned()),
             ),
+            (failure(400, None, "no"), Failure::Other("the API server answers 400: no".to_owned())),
         ] {
             assert_eq!(found, expected);
         }

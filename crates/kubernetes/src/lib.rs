@@ -4,7 +4,8 @@
 //! (`docs/decisions/045-objects-of-kubernetes.md`). The rooms, from the bottom upwards:
 //!
 //! 1. `access`: where the API server is, and who we are. `options`: the same, as a configuration
-//!    says it. `failure`: why a request has no answer.
+//!    says it. `failure`: why a request has no answer. `session`: a client, and the credentials
+//!    that texts of failures must not have.
 //! 2. `client`: requests, and their answers piece by piece, within bounds.
 //! 3. `resource`: the kinds of objects, and which of them are asked for. `objects`: the fields that
 //!    are kept of them; all others are skipped while they are read. `quantity`, `image`: texts in
@@ -24,6 +25,7 @@ pub mod objects;
 mod options;
 mod quantity;
 mod resource;
+mod session;
 mod telling;
 mod watch;
 

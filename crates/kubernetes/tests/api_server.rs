@@ -121,6 +121,7 @@ impl Watched {
             first_pause: Duration::from_millis(50),
             longest_pause: Duration::from_millis(500),
             watch: Duration::from_secs(2),
+            ..Timing::default()
         };
         let state = Arc::<Mutex<State>>::default();
         let sink = Into(state.clone());

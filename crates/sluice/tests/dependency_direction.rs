@@ -54,7 +54,7 @@ const USES: [(&str, &[&str]); 23] = [
     ("log", &[]),
     ("operators", &["config", "otlp"]),
     ("discovery", &["config", "net", "tail", "kubernetes"]),
-    ("kubernetes", &["config"]),
+    ("kubernetes", &["config", "net"]),
     ("tail", &[]),
     ("scrape", &["otlp", "prometheus"]),
     ("prometheus", &["otlp"]),

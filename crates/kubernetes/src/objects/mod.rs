@@ -5,6 +5,7 @@
 mod network;
 pub mod observed;
 mod pod;
+mod weight;
 
 use std::collections::BTreeMap;
 
@@ -26,6 +27,11 @@ pub type Pairs = BTreeMap<Box<str>, Box<str>>;
 /// An object of the API.
 pub trait Object: for<'de> Deserialize<'de> + Send + 'static {
     fn meta(&self) -> &Meta;
+
+    /// Memory besides its own structure, in bytes, about.
+    fn heap_bytes(&self) -> usize {
+        weight::Weigh::heap_bytes(self.meta())
+    }
 }
 
 /// The metadata that all objects have.

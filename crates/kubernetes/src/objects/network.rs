@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::weight::Weigh;
 use super::{Meta, Object, Pairs, nullable};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -183,11 +184,19 @@ impl Object for Service {
     fn meta(&self) -> &Meta {
         &self.metadata
     }
+
+    fn heap_bytes(&self) -> usize {
+        Weigh::heap_bytes(self)
+    }
 }
 
 impl Object for Endpoints {
     fn meta(&self) -> &Meta {
         &self.metadata
+    }
+
+    fn heap_bytes(&self) -> usize {
+        Weigh::heap_bytes(self)
     }
 }
 
@@ -195,10 +204,18 @@ impl Object for EndpointSlice {
     fn meta(&self) -> &Meta {
         &self.metadata
     }
+
+    fn heap_bytes(&self) -> usize {
+        Weigh::heap_bytes(self)
+    }
 }
 
 impl Object for Ingress {
     fn meta(&self) -> &Meta {
         &self.metadata
+    }
+
+    fn heap_bytes(&self) -> usize {
+        Weigh::heap_bytes(self)
     }
 }

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::weight::Weigh;
 use super::{Meta, Object, nullable};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -157,10 +158,18 @@ impl Object for Pod {
     fn meta(&self) -> &Meta {
         &self.metadata
     }
+
+    fn heap_bytes(&self) -> usize {
+        Weigh::heap_bytes(self)
+    }
 }
 
 impl Object for Node {
     fn meta(&self) -> &Meta {
         &self.metadata
+    }
+
+    fn heap_bytes(&self) -> usize {
+        Weigh::heap_bytes(self)
     }
 }

@@ -6,6 +6,7 @@ use sluice_kubernetes::objects::{self, Owner};
 use sluice_kubernetes::{Image, Indexed, canonical};
 
 use super::association::{Association, HOST_NAME, Identifier, POD_IP, POD_UID, Source, identifier};
+use super::related::attributes_bytes;
 use super::rules::{Attributes, From, MetadataField, Rules, Text, set};
 
 const CONTAINER_ID: &str = "container.id";
@@ -133,13 +134,12 @@ impl Indexed for Pod {
     }
 
     fn weight(&self) -> usize {
-        let texts = self.attributes.iter().map(|(_, value)| 32 + value.len());
         let containers = self.containers.len() * (size_of::<Container>() + 80);
         let lists = self.owners.len() * 24 + self.identifiers.len() * 64;
         size_of::<Pod>()
             + self.uid.len()
             + self.name.len()
-            + texts.sum::<usize>()
+            + attributes_bytes(&self.attributes)
             + containers
             + lists
     }

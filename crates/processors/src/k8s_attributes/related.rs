@@ -60,9 +60,15 @@ impl Indexed for Related {
     fn names(&self, _: &mut dyn FnMut(())) {}
 
     fn weight(&self) -> usize {
-        let texts = self.attributes.iter().map(|(_, value)| 32 + value.len());
-        size_of::<Related>() + self.key.len() + self.uid.len() + texts.sum::<usize>()
+        let texts = attributes_bytes(&self.attributes);
+        size_of::<Related>() + self.key.len() + self.uid.len() + texts
     }
+}
+
+/// Memory of attributes. Each object counts texts that it shares with others: it may be the only
+/// one that has them.
+pub(super) fn attributes_bytes(attributes: &[(Text, Text)]) -> usize {
+    attributes.iter().map(|(key, value)| 32 + key.len() + value.len()).sum()
 }
 
 /// Texts that many objects have, each in memory once.

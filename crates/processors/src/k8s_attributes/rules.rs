@@ -236,7 +236,7 @@ impl Field {
     /// The reason for which it is no regular expression.
     pub(super) fn of_regex(from: From, name: String, regex: &str) -> Result<Field, String> {
         let pattern = Pattern::new(&format!("^(?:{regex})$"))?;
-        Ok(Field { from, name, which: Which::Regex(pattern.regex().clone()) })
+        Ok(Field { from, name, which: Which::Regex(pattern.into_regex()?) })
     }
 
     /// `resource.opentelemetry.io/NAME`.

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, sleep, timeout_at};
 
 use super::config::{Named, Options, Retry};
-use super::detector::{Detected, Failure, Resource};
+use super::detector::{Failure, Resource};
 use super::surroundings::Surroundings;
 use crate::actions::Actions;
 
@@ -37,13 +37,14 @@ impl Detection {
         options: Arc<Options>,
         around: Surroundings,
     ) -> Result<Arc<Detection>, String> {
-        let found = detect(&options, &around).await?;
+        let last = detect(&options, &around, &[]).await?;
+        let found = merged(&last);
         let names: Vec<&str> = found.attributes.iter().map(|(key, _)| key.as_str()).collect();
         tracing::info!(attributes = names.join(", "), "resource attributes are detected");
         let current = Arc::new(RwLock::new(Arc::new(Current::new(&options, found))));
         let mut refreshing = JoinSet::new();
         if !options.refresh_interval.is_zero() {
-            refreshing.spawn(refresh(options, around, current.clone()));
+            refreshing.spawn(refresh(options, around, last, current.clone()));
         }
         Ok(Arc::new(Detection { current, _refreshing: refreshing }))
     }
@@ -60,16 +61,23 @@ impl Current {
     }
 }
 
-/// Detects at the interval. What was known stays while that fails.
-async fn refresh(options: Arc<Options>, around: Surroundings, current: Arc<RwLock<Arc<Current>>>) {
+/// Detects at the interval. What was known stays while that fails. `last`: of each detector.
+async fn refresh(
+    options: Arc<Options>,
+    around: Surroundings,
+    mut last: Vec<Resource>,
+    current: Arc<RwLock<Arc<Current>>>,
+) {
     let start = Instant::now() + options.refresh_interval;
     let mut ticks = tokio::time::interval_at(start, options.refresh_interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut fails = false;
     loop {
         ticks.tick().await;
-        match detect(&options, &around).await {
-            Ok(found) => {
+        match detect(&options, &around, &last).await {
+            Ok(results) => {
+                last = results;
+                let found = merged(&last);
                 if std::mem::take(&mut fails) {
                     tracing::info!("resource attributes are detected again");
                 }
@@ -88,7 +96,19 @@ async fn refresh(options: Arc<Options>, around: Surroundings, current: Arc<RwLoc
 }
 
 /// The attributes of all detectors; of several with the same key, that of the first one.
-async fn detect(options: &Arc<Options>, around: &Surroundings) -> Result<Resource, String> {
+fn merged(results: &[Resource]) -> Resource {
+    let mut found = Resource::default();
+    results.iter().for_each(|result| found.merge(result.clone()));
+    found
+}
+
+/// The attributes that each detector finds. One whose service is not there, or that lacks some, has
+/// those of the last time too.
+async fn detect(
+    options: &Arc<Options>,
+    around: &Surroundings,
+    last: &[Resource],
+) -> Result<Vec<Resource>, String> {
     let limit = options.retry.max_elapsed_time.or(options.timeout);
     let until = limit.map(|limit| Instant::now() + limit);
     let mut running = JoinSet::new();
@@ -103,12 +123,19 @@ async fn detect(options: &Arc<Options>, around: &Surroundings) -> Result<Resourc
         let (index, result) = ended.map_err(|error| format!("a detector failed: {error}"))?;
         results[index] = Some(result);
     }
-    let (mut found, mut failures) = (Resource::default(), Vec::new());
-    for (named, result) in options.detectors.iter().zip(results) {
+    let (mut found, mut failures) = (Vec::new(), Vec::new());
+    for (index, (named, result)) in options.detectors.iter().zip(results).enumerate() {
         match result {
-            Some(Ok(resource)) => found.merge(resource),
+            Some(Ok(result)) => {
+                let is_whole = result.as_ref().is_some_and(|it| it.lacks.is_empty());
+                let mut resource = result.unwrap_or_default();
+                if let Some(last) = last.get(index).filter(|_| !is_whole) {
+                    resource.merge(last.clone());
+                }
+                found.push(resource);
+            }
             Some(Err(reason)) => failures.push(format!("`{}`: {reason}", named.name)),
-            None => {}
+            None => found.push(Resource::default()),
         }
     }
     if failures.is_empty() {
@@ -122,13 +149,13 @@ async fn detect(options: &Arc<Options>, around: &Surroundings) -> Result<Resourc
     ))
 }
 
-/// Runs one detector until it succeeds or the time is over.
+/// Runs one detector until it succeeds or the time is over. `None`: its service is not there.
 async fn run(
     named: &Named,
     options: &Options,
     around: &Surroundings,
     until: Option<Instant>,
-) -> Result<Resource, String> {
+) -> Result<Option<Resource>, String> {
     let Retry { is_enabled, backoff, .. } = options.retry;
     // Within a longer time for all attempts, each has its own.
     let is_bounded = options.retry.max_elapsed_time.is_some() || !is_enabled;
@@ -157,7 +184,7 @@ async fn attempt(
     options: &Options,
     around: &Surroundings,
     end: Option<Instant>,
-) -> Detected {
+) -> Result<Option<Resource>, Failure> {
     let started = Instant::now();
     let around = around.until(end);
     let detecting = named.detector.detect(&around);
@@ -173,7 +200,7 @@ async fn attempt(
     match detected {
         Err(Failure::Missing(reason)) if !is_strict => {
             tracing::debug!(detector, %reason, "a detector finds nothing");
-            Ok(Resource::default())
+            Ok(None)
         }
         Ok(resource) if is_strict && !resource.lacks.is_empty() => {
             Err(Failure::Missing(resource.lacks.join("; ")))
@@ -182,8 +209,8 @@ async fn attempt(
             for reason in &resource.lacks {
                 tracing::info!(detector, %reason, "an attribute is not detected");
             }
-            Ok(resource)
+            Ok(Some(resource))
         }
-        failed => failed,
+        Err(failure) => Err(failure),
     }
 }

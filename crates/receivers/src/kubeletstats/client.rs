@@ -196,7 +196,9 @@ fn of_api_server(failure: kubernetes::Failure) -> Failure {
             Failure::new(Reason::Status, format!("the API server answers 404 ({said})"))
         }
         kubernetes::Failure::Gone => Failure::new(Reason::Status, "the API server answers 410"),
-        kubernetes::Failure::Other(reason) => Failure::new(Reason::Connection, reason),
+        kubernetes::Failure::Unavailable(reason) | kubernetes::Failure::Other(reason) => {
+            Failure::new(Reason::Connection, reason)
+        }
     }
 }
 

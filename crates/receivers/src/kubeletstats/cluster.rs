@@ -156,7 +156,7 @@ impl Cluster {
             }
             Failure::Gone | Failure::TooLarge => ("it cannot be read".to_owned(), true),
             Failure::NotFound(said) => (said, true),
-            Failure::Other(reason) => (reason, false),
+            Failure::Unavailable(reason) | Failure::Other(reason) => (reason, false),
         })?;
         serde_json::from_slice(&body).map_err(|error| {
             let error = Secrets::default().peer_text(&error.to_string());

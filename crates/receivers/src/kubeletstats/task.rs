@@ -85,6 +85,8 @@ impl Task {
     async fn scrape(&mut self) -> Result<Made, Trouble> {
         let until = Instant::now() + self.timeout;
         let summary = self.get(SUMMARY, 0, until).await?;
+        // The API server may take as long as a scrape may.
+        let now_ns = now_ns();
         let pods = match self.settings.needs_pods() {
             true => Some(self.get(PODS, 1, until).await?),
             false => None,
@@ -102,7 +104,7 @@ impl Task {
         let node = self.cluster.as_ref().map(Cluster::capacity).unwrap_or_default();
         let started_ns = self.started_ns;
         let encode = move || {
-            let moment = Moment { now_ns: now_ns(), started_ns, node, claims: &claims };
+            let moment = Moment { now_ns, started_ns, node, claims: &claims };
             let held_bytes = admitted.permit.bytes();
             let mut room = |bytes: usize| admitted.permit.grow_to(held_bytes + bytes);
             let encoded = scrape.encode(&settings, &moment, &mut room);

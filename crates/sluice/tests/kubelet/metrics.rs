@@ -69,7 +69,8 @@ fn lines(resource: &ResourceMetrics) -> Vec<((String, u64), String)> {
     let mut lines = Vec::new();
     for scope in &resource.scope_metrics {
         let about = scope.scope.as_ref().expect("a scope");
-        let about = format!("{} {} {}", about.name, about.version, scope.schema_url);
+        // The version is that of the program.
+        let about = format!("{} {}", about.name, scope.schema_url);
         for metric in &scope.metrics {
             let (shape, points) = points(metric);
             for point in points {

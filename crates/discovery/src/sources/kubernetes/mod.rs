@@ -21,6 +21,7 @@ use sluice_kubernetes::{
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
+use tokio::time::timeout_at;
 
 use super::outlet::Outlet;
 use crate::scrape_config::{KubernetesSd, Role};
@@ -72,9 +73,13 @@ async fn report(
     let mut reported = None;
     while let Some(message) = receiver.recv().await {
         take(message, &mut state, outlet);
-        tokio::time::sleep(PAUSE).await;
-        while let Ok(message) = receiver.try_recv() {
+        let until = tokio::time::Instant::now() + PAUSE;
+        // Each at once: those that wait have memory, too, and no limit.
+        while let Ok(Some(message)) = timeout_at(until, receiver.recv()).await {
             take(message, &mut state, outlet);
+            if tokio::time::Instant::now() >= until {
+                break;
+            }
         }
         if !state.is_listed() || reported == Some(state.version()) {
             continue;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sluice_kubernetes::objects::{
-    EndpointSlice, Endpoints, Ingress, Meta, Node, Object, Partial, Pod, Service,
+    EndpointSlice, Endpoints, Ingress, Node, Object, Partial, Pod, Service,
 };
 use sluice_kubernetes::{Index, Indexed};
 
@@ -11,10 +11,6 @@ use super::names::Names;
 use super::{endpoints, ingresses, nodes, pods, services};
 use crate::group::Group;
 use crate::scrape_config::{KubernetesSd, Role};
-
-/// Memory of an object besides the texts of its metadata, about.
-const OBJECT_BYTES: usize = 1024;
-const PAIR_BYTES: usize = 64;
 
 /// An object with its key: `namespace/name`, or its name.
 pub(super) struct Held<T> {
@@ -38,10 +34,7 @@ impl<T: Object> Indexed for Held<T> {
     fn names(&self, _: &mut dyn FnMut(())) {}
 
     fn weight(&self) -> usize {
-        let Meta { labels, annotations, .. } = self.object.meta();
-        let pairs = labels.iter().chain(annotations);
-        let pairs = pairs.map(|(key, value)| key.len() + value.len() + PAIR_BYTES);
-        OBJECT_BYTES + pairs.sum::<usize>()
+        size_of::<Held<T>>() + self.key.len() + self.object.heap_bytes()
     }
 }
 

@@ -1,8 +1,12 @@
 //! Objects as an API server gives them, and the targets that they make: as Prometheus' own tests
 //! expect them.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use serde_json::{Value, json};
 use sluice_config::read_text;
+use sluice_kubernetes::Indexed as _;
+use sluice_kubernetes::objects::{Endpoint, EndpointSlice};
 
 use super::*;
 
@@ -344,4 +348,44 @@ fn ingresses_have_a_target_for_each_path() {
             target("a.b.x.com", "/", "http"),
         ]
     );
+}
+
+/// Guarantee: an object weighs as much as what is held of it: each endpoint counts.
+#[test]
+fn objects_weigh_what_is_held_of_them() {
+    let slice = |endpoints: usize| {
+        let endpoint = json!({
+            "addresses": ["10.0.0.1"], "conditions": {"ready": true}, "nodeName": "node-1",
+            "zone": "eu-west-1a", "targetRef": {"kind": "Pod", "namespace": "d", "name": "pod-1"}
+        });
+        let object = json!({
+            "metadata": {"name": "s", "namespace": "d"}, "endpoints": vec![endpoint; endpoints]
+        });
+        Held::new(serde_json::from_value::<EndpointSlice>(object).expect("an object")).weight()
+    };
+    let of_one = (slice(500) - slice(0)) / 500;
+    assert!((size_of::<Endpoint>() + 60..1000).contains(&of_one), "{of_one}");
+}
+
+/// Scenario: many changes come at once. Guarantee: each is taken in at once, and none waits for the
+/// next report.
+#[tokio::test]
+async fn changes_do_not_wait_for_a_report() {
+    let taken = Arc::new(AtomicUsize::new(0));
+    let (sender, receiver) = unbounded_channel();
+    for _ in 0..3 {
+        let taken = taken.clone();
+        let change = move |_: &mut State| {
+            taken.fetch_add(1, Ordering::Relaxed);
+        };
+        assert!(sender.send(Message::Change(Box::new(change))).is_ok());
+    }
+    let mut outlet = Outlet::new("j".into(), crate::index::Index::new(Arc::default()).reporter());
+    let state = State::new(&config("role: node"));
+    let report = tokio::spawn(async move { report(state, receiver, "x", &mut outlet).await });
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(taken.load(Ordering::Relaxed), 3);
+    report.abort();
 }

@@ -4,6 +4,9 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
+use sluice_kubernetes::Indexed as _;
+
+use super::super::related::{Interner, Related};
 use super::*;
 
 thread_local! {
@@ -78,4 +81,18 @@ fn a_pod_takes_at_most_a_kilobyte() {
     assert!((200..=1024).contains(&bytes), "a pod takes {bytes} bytes");
     let peer = Some("10.0.0.255:1");
     assert!(processor.enrich(peer, &[]).contains(&"k8s.namespace.name=namespace-5".to_owned()));
+}
+
+/// Guarantee: the names of attributes, which labels may give, count as memory of an object.
+#[test]
+fn names_of_attributes_count() {
+    let rule = "extract: {labels: [{key_regex: '(.*)', tag_name: '$1', from: node}]}";
+    let processor = Processor::new(rule);
+    let weight = |name: &str| {
+        let node = json!({"metadata": {"name": "n", "uid": "u", "labels": {(name): "x"}}});
+        let node = serde_json::from_value(node).expect("an object");
+        let texts = Interner::default();
+        Related::new(From::Node, &node, &processor.options.rules, &texts).weight()
+    };
+    assert_eq!(weight(&"k".repeat(300)) - weight("k"), 299);
 }

@@ -49,7 +49,9 @@ pub(super) fn told(failure: &ApiFailure, what: &str, resource: &str) -> String {
         ApiFailure::Unauthorized(reason) => {
             format!("{what}: the API server does not know us: {reason}")
         }
-        ApiFailure::Busy { reason, .. } | ApiFailure::Other(reason) => format!("{what}: {reason}"),
+        ApiFailure::Busy { reason, .. }
+        | ApiFailure::Unavailable(reason)
+        | ApiFailure::Other(reason) => format!("{what}: {reason}"),
         ApiFailure::Gone | ApiFailure::TooLarge => format!("{what}: there is no usable answer"),
     }
 }

@@ -147,21 +147,30 @@ async fn a_service_that_hangs_holds_the_start_up_no_longer_than_the_timeout() {
 }
 
 /// Scenario: the machine gets another name; then its service fails; then it is back. Guarantee:
-/// requests get the new name, and keep it meanwhile.
+/// requests get the new name, and keep it meanwhile, whether a service that is not there is an
+/// error or not.
 #[tokio::test]
 async fn a_refresh_changes_attributes_and_a_failed_one_keeps_them() {
+    for is_strict in [true, false] {
+        refreshed(is_strict).await;
+    }
+}
+
+async fn refreshed(is_strict: bool) {
     let step = Arc::new(AtomicUsize::new(0));
     let seen = step.clone();
     let (url, asked) = service(move |_| match seen.load(Ordering::Relaxed) {
         0 => azure("one"),
         1 => azure("two"),
-        2 => (500, String::new()),
+        2 => (404, String::new()),
         _ => azure("three"),
     })
     .await;
     let around = Surroundings::of(Path::new("/nowhere"), &[], &url);
-    let more = "fail_on_missing_metadata: true, refresh_interval: 20ms, retry: {enabled: false}";
-    let processor = processor(&named(more), &around);
+    let more = format!(
+        "fail_on_missing_metadata: {is_strict}, refresh_interval: 20ms, retry: {{enabled: false}}"
+    );
+    let processor = processor(&named(&more), &around);
     processor.start().await.expect("starts");
     assert!(!processor.is_repeatable());
     let name = || run(&processor)[1].0.clone();

@@ -107,7 +107,9 @@ fn lines(encoded: &Encoded) -> Vec<String> {
     for group in request.resource_metrics {
         let resource = pairs(&group.resource.expect("a resource").attributes);
         for scope in group.scope_metrics {
-            assert!(scope.scope.expect("a scope").name.ends_with("/kubeletstatsreceiver"));
+            let about = scope.scope.expect("a scope");
+            assert!(about.name.ends_with("/kubeletstatsreceiver"));
+            assert_eq!(about.version, env!("CARGO_PKG_VERSION"), "as of `k8s_cluster`");
             for metric in scope.metrics {
                 assert!(!metric.description.is_empty());
                 let (shape, points) = match metric.data.expect("has data") {

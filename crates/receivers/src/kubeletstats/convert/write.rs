@@ -8,11 +8,11 @@ use super::metrics::{METRICS, Metric, Of, Shape};
 use super::points::{Number, Point, View, points};
 use super::resource::Attributes;
 
-/// As in the Collector: what comes after this receiver may look for it.
+/// The Collector's, for which rules behind this receiver may look.
 const SCOPE: &str =
     "github.com/open-telemetry/opentelemetry-collector-contrib/receiver/kubeletstatsreceiver";
-/// The Collector's version whose metrics these are.
-const SCOPE_VERSION: &str = "0.160.0";
+/// The release that writes them, as in the Collector.
+const SCOPE_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 const CUMULATIVE: [u8; 2] = [2 << 3, 2];
 const MONOTONIC: [u8; 2] = [3 << 3, 1];
