@@ -9,6 +9,7 @@ use bytes::Bytes;
 use sluice_otlp::{Encoding, Signal};
 
 use crate::frame::Metadata;
+use crate::tally::Reserved;
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -108,6 +109,11 @@ pub struct Taken {
 
 /// Counts the items of requests by name, for the ledger. A name may come several times.
 pub trait ItemNames: Send + Sync {
+    /// The names of which each has a row of its own, whatever else comes.
+    fn reserved(&self) -> Reserved {
+        &[]
+    }
+
     /// Items of a request that the backend has taken, as they were packed.
     fn of_packed(&self, request: &Packed, count: &mut dyn FnMut(&[u8], Taken));
 

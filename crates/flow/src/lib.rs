@@ -29,4 +29,4 @@ pub use export::{BoxFuture, Exporter, ItemNames, Outcome, PackError, Packed, Tak
 pub use fitted::fitted;
 pub use frame::{Frame, Metadata, Payload};
 pub use source::Refusal;
-pub use tally::{Counts, K6_METRICS, OTHERS, Tally};
+pub use tally::{Counts, OTHERS, Reserved, Tally};

@@ -9,57 +9,19 @@ use parking_lot::RwLock;
 /// it begins a comment.
 pub const OTHERS: &str = "#others";
 
-/// The metrics that k6 has built in, in order. They have rows whatever came before them. No other
-/// rule is exact: a row that is given up later makes counters fall or counts its items twice, and
-/// one that is given late lacks what came before, so that it differs from that of another tally.
-pub const K6_METRICS: [&str; 38] = [
-    "browser_data_received",
-    "browser_data_sent",
-    "browser_http_req_duration",
-    "browser_http_req_failed",
-    "browser_web_vital_cls",
-    "browser_web_vital_fcp",
-    "browser_web_vital_fid",
-    "browser_web_vital_inp",
-    "browser_web_vital_lcp",
-    "browser_web_vital_ttfb",
-    "checks",
-    "data_received",
-    "data_sent",
-    "dropped_iterations",
-    "group_duration",
-    "grpc_req_duration",
-    "grpc_streams",
-    "grpc_streams_msgs_received",
-    "grpc_streams_msgs_sent",
-    "http_req_blocked",
-    "http_req_connecting",
-    "http_req_duration",
-    "http_req_failed",
-    "http_req_receiving",
-    "http_req_sending",
-    "http_req_tls_handshaking",
-    "http_req_waiting",
-    "http_reqs",
-    "iteration_duration",
-    "iterations",
-    "vus",
-    "vus_max",
-    "ws_connecting",
-    "ws_msgs_received",
-    "ws_msgs_sent",
-    "ws_ping",
-    "ws_session_duration",
-    "ws_sessions",
-];
+/// Names that have rows whatever came before them, in order. No other rule is exact: a row that is
+/// given up later makes counters fall or counts its items twice, and one that is given late lacks
+/// what came before, so that it differs from that of another tally.
+pub type Reserved = &'static [&'static str];
 
-/// Counters of items by name. They only grow. [`K6_METRICS`] count by themselves, and so do the
+/// Counters of items by name. They only grow. Reserved names count by themselves, and so do the
 /// first [`Tally::MOST_NAMES`] further names; what comes under others, or under a longer name, is
 /// counted together.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Tally {
-    /// In the order of [`K6_METRICS`].
-    of_k6: [AtomicU64; K6_METRICS.len()],
+    reserved: Reserved,
+    /// In the order of the names.
+    of_reserved: Box<[AtomicU64]>,
     names: RwLock<HashMap<Box<str>, AtomicU64>>,
     others: AtomicU64,
 }
@@ -70,32 +32,35 @@ pub struct Counts {
     pub names: BTreeMap<String, u64>,
     /// Items under further names.
     pub others: u64,
+    /// The names of which none are among these.
+    reserved: Reserved,
     /// A new name would count among these.
     is_full: bool,
 }
 
-impl Default for Tally {
-    fn default() -> Tally {
-        let of_k6 = [const { AtomicU64::new(0) }; K6_METRICS.len()];
-        Tally { of_k6, names: RwLock::default(), others: AtomicU64::default() }
-    }
-}
-
-fn k6_metric(name: &[u8]) -> Option<usize> {
-    K6_METRICS.binary_search_by(|known| known.as_bytes().cmp(name)).ok()
+fn place(names: Reserved, name: &[u8]) -> Option<usize> {
+    names.binary_search_by(|known| known.as_bytes().cmp(name)).ok()
 }
 
 impl Tally {
-    /// Besides [`K6_METRICS`].
+    /// Besides the reserved ones.
     pub const MOST_NAMES: usize = 256;
     const NAME_BYTES: usize = 256;
+
+    /// `reserved`: in the order of their bytes.
+    pub fn new(reserved: Reserved) -> Tally {
+        debug_assert!(reserved.is_sorted(), "they are searched");
+        let of_reserved = reserved.iter().map(|_| AtomicU64::new(0)).collect();
+        Tally { reserved, of_reserved, ..Tally::default() }
+    }
 
     /// `name` is UTF-8, or is made so.
     pub fn add(&self, name: &[u8], items: u64) {
         if items == 0 {
             return;
         }
-        if let Some(count) = k6_metric(name).and_then(|index| self.of_k6.get(index)) {
+        let place = place(self.reserved, name);
+        if let Some(count) = place.and_then(|place| self.of_reserved.get(place)) {
             count.fetch_add(items, Ordering::Relaxed);
             return;
         }
@@ -115,13 +80,14 @@ impl Tally {
 
     pub fn read(&self) -> Counts {
         let names = self.names.read();
-        let of_k6 = K6_METRICS.into_iter().zip(&self.of_k6);
-        let counts = names.iter().map(|(name, count)| (&**name, count)).chain(of_k6);
+        let reserved = self.reserved.iter().copied().zip(&self.of_reserved);
+        let counts = names.iter().map(|(name, count)| (&**name, count)).chain(reserved);
         let counts = counts.map(|(name, count)| (name, count.load(Ordering::Relaxed)));
         let used = counts.filter(|(_, count)| *count > 0);
         Counts {
             names: used.map(|(name, count)| (name.to_owned(), count)).collect(),
             others: self.others.load(Ordering::Relaxed),
+            reserved: self.reserved,
             is_full: names.len() >= Self::MOST_NAMES,
         }
     }
@@ -145,7 +111,8 @@ impl Counts {
 
     /// Some items of this name may be among [`Counts::others`].
     pub fn may_hide(&self, name: &str) -> bool {
-        let has_row = self.names.contains_key(name) || k6_metric(name.as_bytes()).is_some();
+        let is_reserved = place(self.reserved, name.as_bytes()).is_some();
+        let has_row = self.names.contains_key(name) || is_reserved;
         self.others > 0 && self.is_full && !has_row
     }
 
@@ -154,7 +121,12 @@ impl Counts {
             *self.names.entry(name.clone()).or_default() += count;
         }
         self.others += other.others;
-        self.is_full |= other.is_full;
+        // Only where there is no room for further names it matters which are reserved.
+        if other.is_full {
+            let differs = self.is_full && self.reserved != other.reserved;
+            self.reserved = if differs { &[] } else { other.reserved };
+            self.is_full = true;
+        }
     }
 }
 
@@ -180,18 +152,21 @@ mod tests {
         assert_eq!(counts.all().last(), Some((OTHERS, 2 * Tally::MOST_NAMES as u64 + 5)));
     }
 
-    /// Scenario: 10,000 junk names come before k6's, or between those. Guarantee: each of k6's has
-    /// a row with all of its items, no count ever falls, and nothing is left out of the total.
+    const RESERVED: [&str; 3] = ["http_reqs", "vus", "vus_max"];
+
+    /// Scenario: 10,000 junk names come before reserved ones, or between those. Guarantee: each of
+    /// these has a row with all of its items, no count ever falls, and nothing is left out of the
+    /// total.
     #[test]
-    fn junk_takes_no_row_of_k6() {
-        assert!(K6_METRICS.is_sorted());
+    fn junk_takes_no_reserved_row() {
         for comes_between in [false, true] {
-            let (tally, mut before, mut each) = (Tally::default(), Counts::default(), 0);
-            let add_k6 = || K6_METRICS.iter().for_each(|name| tally.add(name.as_bytes(), 3));
+            let tally = Tally::new(&RESERVED);
+            let (mut before, mut each) = (Counts::default(), 0);
+            let add_reserved = || RESERVED.iter().for_each(|name| tally.add(name.as_bytes(), 3));
             for index in 0..10_000 {
                 tally.add(format!("junk{index}").as_bytes(), 2);
                 if index % 1_000 == 999 && (comes_between || index == 9_999) {
-                    add_k6();
+                    add_reserved();
                     each += 3;
                 }
                 if index % 100 == 0 {
@@ -202,22 +177,28 @@ mod tests {
                 }
             }
             let counts = tally.read();
-            assert!(K6_METRICS.iter().all(|name| counts.of(name) == each), "{counts:?}");
-            assert_eq!(counts.names.len(), Tally::MOST_NAMES + K6_METRICS.len());
-            assert_eq!(counts.total(), 20_000 + each * K6_METRICS.len() as u64);
+            assert!(RESERVED.iter().all(|name| counts.of(name) == each), "{counts:?}");
+            assert_eq!(counts.names.len(), Tally::MOST_NAMES + RESERVED.len());
+            assert_eq!(counts.total(), 20_000 + each * RESERVED.len() as u64);
         }
     }
 
-    /// Guarantee: a full table that has not seen a metric of k6 hides nothing of it.
+    /// Guarantee: a full table hides nothing of a reserved name that it has not seen, also when it
+    /// is added to others, unless one of these may.
     #[test]
-    fn metrics_of_k6_are_never_hidden() {
-        let tally = Tally::default();
-        (0..300).for_each(|index| tally.add(format!("junk{index}").as_bytes(), 1));
-        let counts = tally.read();
+    fn reserved_names_are_never_hidden() {
+        let full = |tally: Tally| {
+            (0..300).for_each(|index| tally.add(format!("junk{index}").as_bytes(), 1));
+            tally.read()
+        };
+        let counts = full(Tally::new(&RESERVED));
         assert!(!counts.may_hide("vus") && counts.may_hide("own_trend"));
         let mut merged = Counts::default();
         merged.add(&counts);
+        merged.add(&Tally::default().read());
         assert!(!merged.may_hide("vus") && merged.may_hide("own_trend"));
+        merged.add(&full(Tally::default()));
+        assert!(merged.may_hide("vus"));
     }
 
     #[test]

@@ -7,8 +7,9 @@ use memchr::memchr_iter;
 use sluice_otlp::wire::{FIXED64, varint_len, write_len_field, write_varint};
 
 use crate::escape::{Part, unescape};
+use crate::k6::K6_COUNTERS;
 use crate::line::{Line, ValueAt, tags_of};
-use crate::metadata::{K6_COUNTERS, Kind, UNSIGNED, VALUE, attribute, metadata};
+use crate::metadata::{Kind, UNSIGNED, VALUE, attribute, metadata};
 
 /// Bytes that a measurement or a metric takes beside what it is named by, about.
 const ENTRY_BYTES: usize = 256;

@@ -33,6 +33,11 @@ impl Extent {
         bytes.iter().position(|byte| self.step(*byte)).map(|at| at + 1)
     }
 
+    /// A line break would not end the line here.
+    pub(crate) fn is_in_string(&self) -> bool {
+        self.state == State::Quoted
+    }
+
     /// Whether the byte ends the line.
     fn step(&mut self, byte: u8) -> bool {
         let escaped = std::mem::replace(&mut self.escaped, false);

@@ -49,6 +49,13 @@ impl Faults {
             self.first.push(Fault { line, excerpt: excerpt.into_owned(), reason });
         }
     }
+
+    /// Adds to the reason of the last fault, which is this line's, if it was kept.
+    pub(crate) fn add_to_last(&mut self, line: u64, note: &str) {
+        if let Some(last) = self.first.last_mut().filter(|fault| fault.line == line) {
+            last.reason.to_mut().push_str(note);
+        }
+    }
 }
 
 /// One fault a line, and how many more there are.

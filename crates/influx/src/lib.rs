@@ -19,7 +19,8 @@
 //! Lines are read as InfluxDB 1.x reads them, and faults are worded as there. Differences:
 //!
 //! - A line ends at each line break outside of quotes, also at one behind a backslash. A carriage
-//!   return before it belongs to it.
+//!   return before it belongs to it. So does a line that is left out for its length; but quotes
+//!   that do not end hide no more than some 25 MB.
 //! - Text that is not UTF-8 is a fault of its line: OTLP knows no other.
 //! - Unsigned integers are always read. A string that is followed by more than a comma, a space or
 //!   the line's end is a fault.
@@ -29,6 +30,7 @@ mod builder;
 mod escape;
 mod extent;
 mod fault;
+mod k6;
 mod line;
 mod line_writer;
 mod measurements;
@@ -43,10 +45,11 @@ mod reader;
 pub use apart::{Moved, NoRoom, set_apart};
 pub use builder::{Builder, Settings};
 pub use fault::{Fault, Faults};
+pub use k6::{K6_COUNTERS, K6_METRICS};
 pub use line::{Line, Value};
 pub use line_writer::{LineWriter, Unwritable};
 pub use measurements::{count_points, measurement};
-pub use metadata::{DATABASE, K6_COUNTERS, RETENTION_POLICY};
+pub use metadata::{DATABASE, RETENTION_POLICY};
 pub use outward::{Form, WriteError, Written, write, write_as, write_counted};
 pub use precision::Precision;
 pub use reader::{Limits, Reader, Verdict};

@@ -41,23 +41,6 @@ pub(crate) const UNSIGNED: &str = "influxdb.unsigned";
 /// The field that a metric without metadata is.
 pub(crate) const VALUE: &str = "value";
 
-/// The counters that k6 has built in. Each of their samples is an increment.
-pub const K6_COUNTERS: [&str; 13] = [
-    "browser_data_received",
-    "browser_data_sent",
-    "data_received",
-    "data_sent",
-    "dropped_iterations",
-    "grpc_streams",
-    "grpc_streams_msgs_received",
-    "grpc_streams_msgs_sent",
-    "http_reqs",
-    "iterations",
-    "ws_msgs_received",
-    "ws_msgs_sent",
-    "ws_sessions",
-];
-
 /// The values of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {

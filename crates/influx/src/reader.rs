@@ -1,9 +1,9 @@
 //! A body in pieces.
 
-use memchr::memchr;
+use memchr::{memchr, memchr_iter};
 
 use crate::extent::Extent;
-use crate::fault::Faults;
+use crate::fault::{Faults, Reason};
 use crate::line::Line;
 use crate::parse::{Parser, Step};
 use crate::precision::Precision;
@@ -35,6 +35,18 @@ pub enum Verdict {
 const KEPT_FIELDS: usize = 128;
 const KEPT_CUT_BYTES: usize = 8 << 10;
 
+/// Strings of a line that is left out reach over so many lengths of a line: by default as far as in
+/// InfluxDB, whose bodies have 25 MB (`max-body-size`). Beyond that, quotes are unbalanced.
+const STRING_LINES: usize = 24;
+
+/// A line that is left out, and whose end is to come.
+struct LeftOut {
+    /// Bytes in which its strings have to end.
+    strings_bytes: usize,
+    /// Line breaks in its strings.
+    breaks: usize,
+}
+
 /// Reads the lines of a body, whose pieces may be cut anywhere.
 pub struct Reader {
     parser: Parser,
@@ -44,8 +56,7 @@ pub struct Reader {
     /// All of the cut line is there, and it was not taken yet.
     is_whole: bool,
     extent: Extent,
-    /// The rest of a line that is too long is left out.
-    is_skipping: bool,
+    left_out: Option<LeftOut>,
     /// Lines that have ended.
     lines: u64,
     faults: Faults,
@@ -59,7 +70,7 @@ impl Reader {
             cut: Vec::new(),
             is_whole: false,
             extent: Extent::default(),
-            is_skipping: false,
+            left_out: None,
             lines: 0,
             faults: Faults::default(),
         }
@@ -128,6 +139,7 @@ impl Reader {
             return false;
         }
         self.is_whole = false;
+        self.end_left_out();
         true
     }
 
@@ -137,10 +149,17 @@ impl Reader {
         if self.cut.is_empty() {
             return false;
         }
-        self.lines += 1;
-        self.faults.add(self.lines, &std::mem::take(&mut self.cut), reason.into());
-        self.is_skipping = !std::mem::take(&mut self.is_whole);
+        let cut = std::mem::take(&mut self.cut);
+        match std::mem::take(&mut self.is_whole) {
+            true => self.fault(&cut, reason.into()),
+            false => self.leave_out(&cut, reason.into()),
+        }
         true
+    }
+
+    /// Lines that have ended.
+    pub fn lines(&self) -> u64 {
+        self.lines
     }
 
     /// The faults so far.
@@ -166,8 +185,10 @@ impl Reader {
 
     /// Gives memory back that an unusual line took.
     pub fn trim(&mut self) {
-        if self.cut.is_empty() && self.cut.capacity() > KEPT_CUT_BYTES {
-            self.cut = Vec::new();
+        // The room of a line that grows is never twice its length: see `keep`.
+        let most = KEPT_CUT_BYTES.max(2 * self.cut.len());
+        if self.cut.capacity() > most {
+            self.cut.shrink_to(KEPT_CUT_BYTES);
         }
         self.parser.trim(KEPT_FIELDS);
     }
@@ -189,7 +210,7 @@ impl Reader {
         piece: &[u8],
         each: &mut impl FnMut(&Line<'_>) -> Verdict,
     ) -> Result<usize, usize> {
-        if self.is_skipping {
+        if self.left_out.is_some() {
             return Ok(self.skip(piece, 0));
         }
         if self.is_whole {
@@ -274,21 +295,56 @@ impl Reader {
     }
 
     fn too_long(&mut self, beginning: &[u8]) {
-        self.lines += 1;
         let limit = self.limits.line_bytes;
-        let reason = format!("a line is longer than {limit} bytes");
-        self.faults.add(self.lines, beginning, reason.into());
-        self.is_skipping = true;
+        self.leave_out(beginning, format!("a line is longer than {limit} bytes").into());
     }
 
-    /// Leaves out all up to the next line break: quotes of a line that is left out say nothing.
+    fn fault(&mut self, line: &[u8], reason: Reason) {
+        self.lines += 1;
+        self.faults.add(self.lines, line, reason);
+    }
+
+    /// Makes a line that begins like this a fault. Its rest, which is to come, is left out.
+    fn leave_out(&mut self, beginning: &[u8], reason: Reason) {
+        let strings_bytes = self.limits.line_bytes.saturating_mul(STRING_LINES);
+        let breaks = memchr_iter(b'\n', beginning).count();
+        self.left_out = Some(LeftOut { strings_bytes, breaks });
+        self.fault(beginning, reason);
+    }
+
+    /// Leaves out the rest of a line, with the line breaks in its strings: the lines of a text are
+    /// none of the body's. Quotes that do not end hide what follows, as in InfluxDB, up to a bound.
     fn skip(&mut self, piece: &[u8], from: usize) -> usize {
-        match memchr(b'\n', &piece[from..]) {
-            Some(len) => {
-                self.is_skipping = false;
-                from + len + 1
+        let mut at = from;
+        while let Some(left_out) = &mut self.left_out
+            && at < piece.len()
+        {
+            let rest = &piece[at..];
+            if left_out.strings_bytes == 0 {
+                let Some(len) = memchr(b'\n', rest) else { return piece.len() };
+                self.end_left_out();
+                return at + len + 1;
             }
-            None => piece.len(),
+            let within = &rest[..rest.len().min(left_out.strings_bytes)];
+            let end = self.extent.find(within);
+            let skipped = &within[..end.map_or(within.len(), |end| end - 1)];
+            left_out.breaks += memchr_iter(b'\n', skipped).count();
+            left_out.strings_bytes -= within.len();
+            at += end.unwrap_or(within.len());
+            if end.is_some() {
+                self.end_left_out();
+            }
         }
+        at
+    }
+
+    /// The line that is left out, if there is one, has ended. Its fault says what else it has cost.
+    fn end_left_out(&mut self) {
+        let Some(LeftOut { breaks: breaks @ 1.., .. }) = self.left_out.take() else { return };
+        let note = match self.extent.is_in_string() {
+            true => format!(": unbalanced quotes, with {breaks} line breaks behind them"),
+            false => format!(", with {breaks} line breaks in quotes"),
+        };
+        self.faults.add_to_last(self.lines, &note);
     }
 }

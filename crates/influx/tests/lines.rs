@@ -87,7 +87,7 @@ fn times_have_the_precision_of_the_request() {
 fn hostile_lines_are_faults_of_their_own() {
     let good = b"\nm v=1\n";
     let endless = vec![b'x'; 3 << 20];
-    let quoted = [&b"m v=\""[..], &endless].concat();
+    let quoted = [&b"m v=\""[..], &endless, b"\""].concat();
     let commented = [&b"#"[..], &endless].concat();
     let tags: Vec<u8> = (0..1_000_000).flat_map(|tag| format!(",t{tag}=1").into_bytes()).collect();
     let fields: Vec<u8> = (0..200_000).flat_map(|_| b"a=1,".to_vec()).collect();
@@ -227,10 +227,24 @@ fn growth_is_near_what_a_line_takes() {
     }
 }
 
-/// Guarantee: a line that is given up, before or after its end is there, is a fault of its own.
+/// Guarantee: the room of a long line that was cut is not kept for a short one behind it.
+#[test]
+fn a_short_line_does_not_take_the_room_of_a_long_one() {
+    let mut reader = Reader::new(Precision::Nanoseconds, Limits::default());
+    let mut each = |line: &Line<'_>| assert_eq!(line.measurement(), "m");
+    reader.read(format!("m s=\"{}", "x".repeat(500_000)).as_bytes(), &mut each);
+    reader.read(b"\",v=1\nm v", &mut each);
+    reader.trim();
+    assert!(reader.held_bytes() <= 8 << 10, "{}", reader.held_bytes());
+    reader.read(b"=1\n", &mut each);
+    assert_eq!(reader.finish(each).count, 0);
+}
+
+/// Guarantee: a line that is given up, before or after its end is there, is a fault of its own, and
+/// no line of its text is taken for one of the body.
 #[test]
 fn a_line_that_is_given_up_costs_no_others() {
-    let line = "b,t=u s=\"xy\",v=2\n";
+    let line = "b,t=u s=\"x\nno v=9\ny\",v=2\n";
     for (cut, is_whole) in (1..line.len()).flat_map(|cut| [(cut, false), (cut, true)]) {
         let mut reader = Reader::new(Precision::Nanoseconds, Limits::default());
         let mut names = Vec::new();
@@ -247,7 +261,49 @@ fn a_line_that_is_given_up_costs_no_others() {
         assert!(!reader.refuse_cut("no room"), "there is no such line");
         let faults = reader.finish(&mut each);
         let places: Vec<_> = faults.first.iter().map(|it| (it.line, &*it.reason)).collect();
-        assert_eq!((names, places), (vec!["a".to_owned(), "c".to_owned()], vec![(2, "no room")]));
+        let reason = if is_whole { "no room" } else { "no room, with 2 line breaks in quotes" };
+        assert_eq!((names, places), (vec!["a".to_owned(), "c".to_owned()], vec![(2, reason)]));
+    }
+}
+
+/// The measurements that are taken of a body in pieces of this length, and its faults.
+fn taken(body: &str, piece_bytes: usize, limits: Limits) -> (Vec<String>, Vec<(u64, String)>) {
+    let mut reader = Reader::new(Precision::Nanoseconds, limits);
+    let mut names = Vec::new();
+    let mut each = |line: &Line<'_>| names.push(line.measurement().into_owned());
+    body.as_bytes().chunks(piece_bytes).for_each(|piece| reader.read(piece, &mut each));
+    let faults = reader.finish(&mut each);
+    (names, faults.first.into_iter().map(|it| (it.line, it.reason.into_owned())).collect())
+}
+
+/// Scenario: a line that is too long has a text of lines that look like those of the body, or a
+/// quote in a tag. Guarantee: it ends where it would end if it were taken.
+#[test]
+fn a_line_that_is_too_long_ends_with_its_text() {
+    let body = "a v=1\nb s=\"text of\nno v=9\n\\\"no v=8\n\",t=\"\n\",v=2\nc v=3\n\
+                d,t=\"tag_that_is_long v=1\ne v=5\n";
+    let reason = "a line is longer than 14 bytes";
+    let expected =
+        vec![(2, format!("{reason}, with 4 line breaks in quotes")), (4, reason.to_owned())];
+    for piece_bytes in 1..=body.len() {
+        let found = taken(body, piece_bytes, Limits { line_bytes: 14 });
+        assert_eq!(found, (["a", "c", "e"].map(str::to_owned).to_vec(), expected.clone()));
+    }
+}
+
+/// Scenario: quotes of a line that is too long do not end. Guarantee: as in InfluxDB they hide what
+/// follows, which the fault says; but not more than 24 lengths of a line.
+#[test]
+fn unbalanced_quotes_hide_no_more_than_a_bound() {
+    let limits = Limits { line_bytes: 100 };
+    let all = |reason: &str| vec![(1, format!("a line is longer than 100 bytes{reason}"))];
+    for (lines, left, breaks) in [(50, 0, 51), (300, 0, 301), (1_000, 584, 416)] {
+        let body = format!("b s=\"\n{}", "m v=1\n".repeat(lines));
+        for piece_bytes in [1, 7, 1_000, body.len()] {
+            let (names, faults) = taken(&body, piece_bytes, limits);
+            let reason = format!(": unbalanced quotes, with {breaks} line breaks behind them");
+            assert_eq!((names.len(), faults), (left, all(&reason)), "{lines} {piece_bytes}");
+        }
     }
 }
 

@@ -95,7 +95,7 @@ pub enum Emission {
 
 /// Points that an [`Emitter`] took and made since its creation, by measurement. Requests that were
 /// refused do not count.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Aggregated {
     /// Points that it took out of requests.
     pub taken: Tally,

@@ -120,6 +120,9 @@ impl Engine {
                     },
                     planned.best_effort,
                 );
+                let names = exporters[&planned.id.exporter].exporter.item_names();
+                let reserved = names.map(|names| names.reserved()).unwrap_or_default();
+                let delivery = delivery.with_rows(reserved);
                 RunningDelivery::new(planned.clone(), Arc::new(delivery))
             });
             set_bounds(plan, planned, &running.delivery);

@@ -290,7 +290,7 @@ impl Columns {
 
 #[cfg(test)]
 mod tests {
-    use sluice_flow::{K6_METRICS, OTHERS, Tally};
+    use sluice_flow::{OTHERS, Tally};
 
     use super::*;
 
@@ -369,29 +369,31 @@ mod tests {
         assert_eq!((others.measurement.as_str(), others.received), (OTHERS, 2 * 88));
     }
 
-    /// Scenario: 10,000 junk measurements come before k6, and are written in another order;
-    /// one of k6 waits. Guarantee: each of k6 has a row, and the sums of all rows are right.
+    /// Scenario: 10,000 junk measurements come before reserved ones, and are written in another
+    /// order; one of the reserved waits. Guarantee: each of these has a row, and the sums of all
+    /// rows are right.
     #[test]
-    fn k6_has_rows_behind_junk() {
-        let (received, written) = (Tally::default(), Tally::default());
+    fn reserved_measurements_have_rows_behind_junk() {
+        const RESERVED: [&str; 3] = ["checks", "http_reqs", "vus"];
+        let (received, written) = (Tally::new(&RESERVED), Tally::new(&RESERVED));
         for index in 0..10_000 {
             received.add(format!("junk{index}").as_bytes(), 2);
             written.add(format!("junk{}", 9_999 - index).as_bytes(), 2);
         }
-        K6_METRICS.iter().for_each(|name| received.add(name.as_bytes(), 5));
-        let others = K6_METRICS.iter().filter(|name| **name != "vus");
+        RESERVED.iter().for_each(|name| received.add(name.as_bytes(), 5));
+        let others = RESERVED.iter().filter(|name| **name != "vus");
         others.for_each(|name| written.add(name.as_bytes(), 5));
         let mut columns = Columns { received: received.read(), ..Columns::default() };
         columns.written = written.read();
         let parts = [columns.received.clone(), columns.written.clone()];
         columns.fold(&parts);
         let rows = columns.rows();
-        for name in K6_METRICS {
+        for name in RESERVED {
             let row = rows.iter().find(|row| row.measurement == name).expect("a row");
             assert_eq!((row.received, row.waiting()), (5, if name == "vus" { 5 } else { 0 }));
         }
         let received: u64 = rows.iter().map(|row| row.received).sum();
-        assert_eq!(received, 20_000 + 5 * K6_METRICS.len() as u64);
+        assert_eq!(received, 20_000 + 5 * RESERVED.len() as u64);
         assert_eq!(rows.iter().map(Row::waiting).sum::<i64>(), 5);
     }
 }

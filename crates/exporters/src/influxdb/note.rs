@@ -1,8 +1,8 @@
 //! The note of a request: points that have no line, and the points of each measurement.
 
 use bytes::Bytes;
-use sluice_flow::{ItemNames, Packed, Taken};
-use sluice_influx::{Written, count_points};
+use sluice_flow::{ItemNames, Packed, Reserved, Taken};
+use sluice_influx::{K6_METRICS, Written, count_points};
 
 use crate::note::{body_and_note, bytes_of, numbers_of};
 
@@ -46,6 +46,10 @@ pub(super) fn note_measurement(name: &[u8], written: &Written, out: &mut Vec<u8>
 pub(super) struct Measurements;
 
 impl ItemNames for Measurements {
+    fn reserved(&self) -> Reserved {
+        &K6_METRICS
+    }
+
     fn of_packed(&self, request: &Packed, count: &mut dyn FnMut(&[u8], Taken)) {
         const HEAD_BYTES: usize = 24;
         let Ok((_, note)) = body_and_note(request) else { return };

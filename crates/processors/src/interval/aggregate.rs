@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sluice_flow::Tally;
+use sluice_influx::K6_METRICS;
 
 use super::cell::{CELL_BYTES, Cell, Group, Sample, State, heap_of_new};
 use super::options::Options;
@@ -110,7 +112,7 @@ impl Aggregator {
             cells: 0,
             is_ending: false,
             counts: Counts::default(),
-            aggregated: Arc::default(),
+            aggregated: Arc::new(Aggregated::new()),
         }
     }
 
@@ -395,6 +397,12 @@ impl Aggregator {
 }
 
 impl Aggregated {
+    /// The metrics of k6 have rows of their own.
+    fn new() -> Aggregated {
+        let [taken, replaced, made] = std::array::from_fn(|_| Tally::new(&K6_METRICS));
+        Aggregated { taken, replaced, made }
+    }
+
     /// Points that stay in their requests are counted where those end up.
     fn note_taken(&self, (group, points): &(Arc<Group>, u64)) {
         if !group.keeps_points() {

@@ -6,6 +6,7 @@ use serde_json::json;
 use sluice_influx::{Fault, Faults};
 use sluice_net::server::{ReplyBody, reply};
 
+use super::dropped::Dropped;
 use super::refused::{Reason, Refused};
 use super::request::Api;
 use super::write::Outcome;
@@ -148,18 +149,23 @@ pub(super) const MISSING: &str = "no credentials were provided";
 
 /// The answer to a body that was read to its end.
 pub(super) fn written(api: Api, outcome: &Outcome) -> Response<ReplyBody> {
-    let Outcome { faults, refused, .. } = outcome;
+    let Outcome { faults, refused, dropped, .. } = outcome;
     match (faults.count, refused) {
         (0, None) => no_content(),
         (1.., _) if outcome.is_whole => whole_v3(faults),
         (_, None) if api == Api::V3 => partial_v3(faults),
-        (0, Some(refused)) => partial(api, outcome, refused.http_status(), &refused.message),
+        (0, Some(refused)) => partial(api, outcome, refused.http_status(), &said(refused, dropped)),
         (_, None) => partial(api, outcome, StatusCode::BAD_REQUEST, &faults.to_string()),
         (_, Some(refused)) => {
-            let message = format!("{}\n{faults}", refused.message);
+            let message = format!("{}\n{faults}", said(refused, dropped));
             partial(api, outcome, refused.http_status(), &message)
         }
     }
+}
+
+/// Why lines are dropped, and which: their neighbours in a request go with a line at fault.
+fn said(refused: &Refused, dropped: &Dropped) -> String {
+    format!("{}: {dropped}", refused.message)
 }
 
 /// InfluxDB says whether some of the lines were taken.
@@ -167,7 +173,7 @@ fn partial(api: Api, outcome: &Outcome, status: StatusCode, reason: &str) -> Res
     if outcome.lines == 0 {
         return error(api, status, reason);
     }
-    let message = format!("partial write: {reason} dropped={}", outcome.dropped);
+    let message = format!("partial write: {reason} dropped={}", outcome.dropped.points);
     error(api, status, &message)
 }
 

@@ -64,6 +64,14 @@ impl Chunk {
         self.arrival_ns = self.precision.arrival_ns(now_ns());
     }
 
+    /// Forgets what is remembered of requests before, so that the next one begins with nothing.
+    /// False: nothing is.
+    pub(super) fn forget(&mut self) -> bool {
+        let remembers = self.builder.held_bytes() > 0;
+        self.builder.forget();
+        remembers
+    }
+
     /// Forgets the lines of the request.
     pub(super) fn give_up(&mut self) {
         self.builder.forget();

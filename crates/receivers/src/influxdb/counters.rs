@@ -12,7 +12,7 @@ use sluice_telemetry::row;
 use sluice_telemetry::table::{Number, Table};
 
 use super::refused::{REMEDIES, Refused};
-use crate::ledger::{WITH_POINTS, by_measurement};
+use crate::ledger::{Received, WITH_POINTS, by_measurement};
 use crate::receiver::ReceiverCounters;
 use crate::refused::{Refusals, remedy};
 use crate::untold::Untold;
@@ -26,8 +26,7 @@ pub(super) struct Counters {
     pub accepted_items: AtomicU64,
     /// Bytes of bodies as sent, compressed or not, also of those that were refused later.
     pub accepted_bytes: AtomicU64,
-    /// Points that the log has taken, by measurement.
-    received: Tally,
+    received: Received,
     pub lines: AtomicU64,
     pub faults: AtomicU64,
     pub waits: AtomicU64,
@@ -48,7 +47,7 @@ pub(super) type Counted = (Arc<[u8]>, u64);
 impl Counters {
     /// Counts a request that the log has taken.
     pub(super) fn note_received(&self, counted: &[Counted]) {
-        counted.iter().for_each(|(measurement, points)| self.received.add(measurement, *points));
+        counted.iter().for_each(|(measurement, points)| self.received.0.add(measurement, *points));
     }
 
     /// Counts a refusal, and logs such refusals now and then.
@@ -105,7 +104,7 @@ impl ReceiverCounters for Counters {
     }
 
     fn received(&self) -> Option<&Tally> {
-        Some(&self.received)
+        Some(&self.received.0)
     }
 }
 

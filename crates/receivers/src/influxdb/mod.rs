@@ -9,6 +9,7 @@ mod chunk;
 mod config;
 mod counters;
 mod credentials;
+mod dropped;
 mod handler;
 mod query;
 pub(crate) mod refused;

@@ -35,6 +35,7 @@ use super::body::{Body, Next};
 use super::chunk::{CHUNK_BYTES, Chunk, WHOLE_BYTES};
 use super::config::InfluxConfig;
 use super::counters::{Counters, add};
+use super::dropped::Dropped;
 use super::refused::{Reason, Refused};
 use super::request::Target;
 use crate::large_work::LargeWork;
@@ -80,8 +81,8 @@ pub(super) struct Outcome {
     pub faults: Faults,
     /// Its lines at fault cost all others.
     pub is_whole: bool,
-    /// Points of requests that were refused for good, and why the first of them was.
-    pub dropped: u64,
+    /// Requests that were refused for good, and why the first of them was.
+    pub dropped: Dropped,
     pub refused: Option<Refused>,
 }
 
@@ -136,6 +137,7 @@ impl Writer {
             cut: None,
             permit: None,
             ask_bytes: at_first,
+            lines_before: 0,
             outcome: Outcome::default(),
         };
         let result = writing.run(is_gzip).await;
@@ -179,6 +181,8 @@ struct Writing<'a> {
     permit: Option<Permit>,
     /// Memory to ask for the next request.
     ask_bytes: usize,
+    /// Lines before the request.
+    lines_before: u64,
     outcome: Outcome,
 }
 
@@ -261,8 +265,11 @@ impl Writing<'_> {
     /// The body has ended.
     async fn finish(&mut self) -> Result<(), Refused> {
         let mut growth = 0;
-        while !self.reader.is_between_lines() {
-            self.ensure(0, growth).await?;
+        loop {
+            // A line that is left out needs no memory.
+            if !self.reader.is_between_lines() {
+                self.ensure(0, growth).await?;
+            }
             let Writing { reader, chunk, .. } = self;
             if reader.finish_until(|line| chunk.offer(line)) {
                 break;

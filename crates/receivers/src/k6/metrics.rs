@@ -12,15 +12,14 @@ use sluice_telemetry::row;
 use sluice_telemetry::table::{Number, Table};
 
 use crate::files::Counters;
-use crate::ledger::{WITH_POINTS, by_measurement};
+use crate::ledger::{Received, WITH_POINTS, by_measurement};
 use crate::receiver::ReceiverCounters;
 use crate::untold::Untold;
 
 #[derive(Default)]
 pub(super) struct K6Counters {
     pub(super) files: Arc<Counters>,
-    /// Points that the log has taken, by measurement.
-    received: Tally,
+    received: Received,
     faults: AtomicU64,
     untold: Untold,
 }
@@ -29,8 +28,8 @@ impl K6Counters {
     /// Counts a request that the log has taken.
     pub(super) fn note_received(&self, request: &Bytes) {
         // It is of our own making, and valid.
-        let _ =
-            sluice_influx::count_points(request, |name, points| self.received.add(name, points));
+        let Received(tally) = &self.received;
+        let _ = sluice_influx::count_points(request, |name, points| tally.add(name, points));
     }
 
     /// Counts a line that is left out, and logs such lines now and then.
@@ -55,7 +54,7 @@ impl ReceiverCounters for K6Counters {
     }
 
     fn received(&self) -> Option<&Tally> {
-        Some(&self.received)
+        Some(&self.received.0)
     }
 }
 

@@ -80,7 +80,7 @@ async fn a_small_body_asks_for_little() {
 
 /// Scenario: small bodies that become large: packed lines, an endless line, a line with long tags
 /// and many fields. Guarantee: memory stays bounded, a line that never ends or becomes too large is
-/// a fault of its own, and the others are taken.
+/// a fault of its own, and the others are taken. Quotes that never end hide them, and are named.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bombs_burst_in_little_memory() {
     let alike = b"m v=1 1\n".repeat(MIB);
@@ -88,7 +88,9 @@ async fn bombs_burst_in_little_memory() {
     let tag = "x".repeat(60_000);
     let fields: Vec<String> = (0..10_000).map(|field| format!("f{field}=1")).collect();
     let wide = format!("m v=1\nm,t={tag} {}\nm v=2\n", fields.join(","));
+    let quotes = [&b"m v=1\nm s=\""[..], &b"m v=2\n".repeat(MIB)].concat();
     for (name, plain, points, fault) in [
+        ("quotes", &quotes, 1, "longer than 1048576 bytes: unbalanced quotes, with 1048576 line"),
         ("alike", &alike, MIB as u64, ""),
         ("endless", &endless, 2, "a line is longer than 1048576 bytes"),
         ("wide", &wide.into_bytes(), 2, "a line becomes at most 8 MiB"),
@@ -169,6 +171,29 @@ async fn a_line_without_room_costs_no_others() {
         receiver.shutdown().await;
         engine.assert_is_free();
     }
+}
+
+/// Scenario: a line with a long text stands alone, or behind others of which something is
+/// remembered. Guarantee: it is taken behind them where it is taken alone.
+#[tokio::test]
+async fn a_line_is_judged_by_itself() {
+    let others: String = (0..20).map(|other| format!("m{other} v=1\n")).collect();
+    let (mut taken, mut refused) = (0, 0);
+    for text in (9_000..20_000).step_by(1_500) {
+        let line = format!("long s=\"{}\",v=2\n", "x".repeat(text));
+        let mut answers = Vec::new();
+        for (body, points) in [(line.clone(), 1), (format!("{others}{line}"), 21)] {
+            let engine = Engine::new(128 << 10);
+            let receiver = start(&engine, "").await;
+            let answer = send(&*receiver, "POST /write?db=a", body.as_bytes()).await;
+            let is_taken = engine.points() == points;
+            assert_eq!(parts(&answer).0, if is_taken { 204 } else { 400 }, "{text} {answer}");
+            answers.push(is_taken);
+        }
+        assert_eq!(answers[0], answers[1], "{text}");
+        *(if answers[0] { &mut taken } else { &mut refused }) += 1;
+    }
+    assert!(taken > 0 && refused > 0, "{taken} {refused}");
 }
 
 /// Scenario: a body comes in chunks of a few bytes. A string in it has a line break, and its last

@@ -45,22 +45,29 @@ async fn a_request_that_is_refused_for_the_moment_is_submitted_again() {
     engine.assert_is_free();
 }
 
-/// Scenario: one of several requests of a body is refused for good. Guarantee: the others are
-/// taken, and the answer says how many points were not.
+/// Scenario: one of several requests of a body is refused for good, or never fits. Guarantee: the
+/// others are taken, and the answer names the lines that were not, and the number of their points.
 #[tokio::test]
 async fn a_request_that_is_refused_for_good_costs_no_others() {
-    let engine = Engine::new(64 * MIB);
-    let receiver = start(&engine, "").await;
-    engine.refusals.lock().push(Refusal::Rejected { reason: "no such tenant".to_owned() });
-    let answer = send(&*receiver, "POST /write?db=a", &lines(30_000)).await;
-    let dropped = 30_000 - engine.points();
-    assert!(dropped > 0 && engine.points() > 0);
-    let (status, body) = parts(&answer);
-    let expected = format!("partial write: no such tenant dropped={dropped}");
-    assert_eq!(status, 400);
-    assert!(body.contains(&expected), "{body}");
-    assert_eq!(metric(&*receiver, &["refused_requests", "\"rejected\""]), 1.0);
-    assert_eq!(metric(&*receiver, &["otelcol_receiver_refused_metric_points"]), dropped as f64);
+    let reason = || "no such tenant".to_owned();
+    for (refusal, label, expected) in [
+        (Refusal::Rejected { reason: reason() }, "\"rejected\"", 400),
+        (Refusal::TooLarge { reason: reason() }, "\"never_fits\"", 413),
+    ] {
+        let engine = Engine::new(64 * MIB);
+        let receiver = start(&engine, "").await;
+        engine.refusals.lock().push(refusal);
+        let answer = send(&*receiver, "POST /write?db=a", &lines(30_000)).await;
+        let dropped = 30_000 - engine.points();
+        assert!(dropped > 0 && engine.points() > 0);
+        let (status, body) = parts(&answer);
+        let text = format!("partial write: no such tenant: lines 1 to {dropped} dropped={dropped}");
+        assert_eq!(status, expected);
+        assert!(body.contains(&text), "{body}");
+        assert_eq!(metric(&*receiver, &["refused_requests", label]), 1.0);
+        let refused = metric(&*receiver, &["otelcol_receiver_refused_metric_points"]);
+        assert_eq!(refused, dropped as f64);
+    }
 }
 
 /// Scenario: the process ends while a write waits; a frame's fate is unknown. Guarantee: the sender

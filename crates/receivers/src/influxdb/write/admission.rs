@@ -92,7 +92,10 @@ impl Writing<'_> {
                 let least = self.least_bytes(piece, growth);
                 match self.admitted(least, least.max(self.ask_bytes), piece).await {
                     Ok(admitted) => (self.permit, self.cut) = (Some(admitted), None),
-                    Err(refused) if self.refuse_line(&refused, &mut growth) => {}
+                    Err(refused) if refused.reason != Reason::NeverFits => return Err(refused),
+                    // A line is judged by itself, not by those before it.
+                    Err(_) if self.chunk.forget() => {}
+                    Err(_) if self.refuse_line(&mut growth) => {}
                     Err(refused) => return Err(refused),
                 }
             }
@@ -105,10 +108,7 @@ impl Writing<'_> {
 
     /// Refuses the line that is read, which wants so much growth, if there can never be memory for
     /// it. False: it is not the line.
-    fn refuse_line(&mut self, refused: &Refused, growth: &mut usize) -> bool {
-        if refused.reason != Reason::NeverFits {
-            return false;
-        }
+    fn refuse_line(&mut self, growth: &mut usize) -> bool {
         let is_wanted = std::mem::take(growth) > 0;
         if self.reader.refuse_cut(TOO_LARGE) {
             self.cut = None;

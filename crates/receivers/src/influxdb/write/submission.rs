@@ -15,6 +15,7 @@ impl Writing<'_> {
     pub(super) async fn submit_chunk(&mut self) -> Result<(), Refused> {
         let Some(mut permit) = self.permit.take() else { return Ok(()) };
         let points = self.chunk.builder.points();
+        let lines_before = std::mem::replace(&mut self.lines_before, self.reader.lines());
         let counted = self.chunk.builder.counts();
         let payload = Bytes::from(self.chunk.builder.take(&self.resource));
         self.chunk.begin();
@@ -31,7 +32,7 @@ impl Writing<'_> {
             }
             // The other lines of the body may be better.
             Err(refused) if is_for_good(&refused) => {
-                self.outcome.dropped += u64::from(points);
+                self.outcome.dropped.add(points, lines_before + 1, self.lines_before);
                 let first = self.outcome.refused.get_or_insert(refused);
                 first.items = first.items.saturating_add(points);
                 Ok(())
