@@ -26,7 +26,7 @@ pub type ReceiverKinds = ComponentKinds<Box<dyn ReceiverConfig>, fn() -> TableDo
 #[derive(Debug, Default)]
 pub struct Streams {
     pub positions: HashMap<String, Positions>,
-    /// Open files of streams that are no longer where they were found.
+    /// Open files of streams that are no longer where they were found, or may be removed any time.
     pub files: HashMap<String, std::fs::File>,
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use component::component;
 use gateway::{Gateway, alone, eventually, faulty_backend, keeping_backend};
-use influx::{InfluxDb, send};
+use influx::{Answer, InfluxDb, send};
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
@@ -20,6 +20,7 @@ use prost::Message as _;
 use sluice_load_test::subject::free_addr;
 use sluice_load_test::{Backend, Faults};
 use tempfile::TempDir;
+use tokio::task::JoinHandle;
 
 const LIMIT_MIB: u64 = 80;
 const ARRIVES_WITHIN: Duration = Duration::from_secs(60);
@@ -51,27 +52,52 @@ fn body_larger_than_memory() -> (Vec<u8>, u64) {
     (body, lines)
 }
 
+/// A write that waits: its body is larger than all memory, and the backend takes nothing.
+struct Waiting {
+    backend: Backend,
+    receiver: SocketAddr,
+    gateway: Gateway,
+    lines: u64,
+    writing: JoinHandle<Answer>,
+}
+
+impl Waiting {
+    async fn start() -> Waiting {
+        let backend = faulty_backend(Faults::unavailable(1.0)).await;
+        let receiver = free_addr().expect("a port");
+        let gateway = Gateway::start(&config(receiver, &backend)).await;
+        let (body, lines) = body_larger_than_memory();
+        let writing =
+            tokio::spawn(async move { send(receiver, "POST /write?db=k6", "", &body).await });
+        let waits = async || gateway.metric("sluice_influxdb_waits", &[]).await > 0.0;
+        assert!(eventually(ARRIVES_WITHIN, waits).await, "{}", gateway.output());
+        Waiting { backend, receiver, gateway, lines, writing }
+    }
+
+    /// The client is not refused. When the backend is back, its answer is 204, and each line has
+    /// arrived.
+    async fn ends_well(&mut self) {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert!(!self.writing.is_finished(), "it waits");
+        self.backend.faults().clear();
+        let answer = tokio::time::timeout(2 * ARRIVES_WITHIN, &mut self.writing).await;
+        assert_eq!(answer.expect("is answered").expect("an answer").status, 204);
+        let (backend, lines) = (&self.backend, self.lines);
+        let arrives = async || backend.items() >= lines;
+        assert!(eventually(ARRIVES_WITHIN, arrives).await, "{} of {lines}", backend.items());
+        assert_eq!(backend.items(), lines);
+    }
+}
+
 /// Scenario: a body that is larger than all memory comes while the backend takes nothing, and
 /// senders have to wait. Guarantee: the client is not refused; when the backend is back, its answer
 /// is 204, each line has arrived, and memory kept to its limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_larger_than_memory_waits_for_the_backend() {
     let _alone = alone().await;
-    let backend = faulty_backend(Faults::unavailable(1.0)).await;
-    let receiver = free_addr().expect("a port");
-    let gateway = Gateway::start(&config(receiver, &backend)).await;
-    let (body, lines) = body_larger_than_memory();
-    let writing = tokio::spawn(async move { send(receiver, "POST /write?db=k6", "", &body).await });
-    let waits = async || gateway.metric("sluice_influxdb_waits", &[]).await > 0.0;
-    assert!(eventually(ARRIVES_WITHIN, waits).await, "{}", gateway.output());
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    assert!(!writing.is_finished(), "it waits");
-    backend.faults().clear();
-    let answer = tokio::time::timeout(2 * ARRIVES_WITHIN, writing).await.expect("is answered");
-    assert_eq!(answer.expect("an answer").status, 204);
-    let arrives = async || backend.items() >= lines;
-    assert!(eventually(ARRIVES_WITHIN, arrives).await, "{} of {lines}", backend.items());
-    assert_eq!(backend.items(), lines);
+    let mut waiting = Waiting::start().await;
+    waiting.ends_well().await;
+    let Waiting { gateway, lines, .. } = waiting;
     assert_eq!(gateway.metric("sluice_influxdb_lines", &[]).await, lines as f64);
     assert_eq!(gateway.metric("sluice_delivery_dropped_items", &[]).await, 0.0);
     gateway.assert_memory_within(LIMIT_MIB);
@@ -82,26 +108,13 @@ async fn a_body_larger_than_memory_waits_for_the_backend() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_that_waits_outlives_a_reload() {
     let _alone = alone().await;
-    let backend = faulty_backend(Faults::unavailable(1.0)).await;
-    let receiver = free_addr().expect("a port");
-    let before = config(receiver, &backend);
-    let gateway = Gateway::start(&before).await;
-    let (body, lines) = body_larger_than_memory();
-    let writing = tokio::spawn(async move { send(receiver, "POST /write?db=k6", "", &body).await });
-    let waits = async || gateway.metric("sluice_influxdb_waits", &[]).await > 0.0;
-    assert!(eventually(ARRIVES_WITHIN, waits).await, "{}", gateway.output());
-    let endpoint = format!("endpoint: '{receiver}'");
+    let mut waiting = Waiting::start().await;
+    let before = config(waiting.receiver, &waiting.backend);
+    let endpoint = format!("endpoint: '{}'", waiting.receiver);
     let after = before.replace(&endpoint, &format!("{endpoint}, max_line_bytes: 2MiB"));
     assert_ne!(after, before);
-    gateway.reload(&after).await;
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    assert!(!writing.is_finished(), "it waits");
-    backend.faults().clear();
-    let answer = tokio::time::timeout(2 * ARRIVES_WITHIN, writing).await.expect("is answered");
-    assert_eq!(answer.expect("an answer").status, 204);
-    let arrives = async || backend.items() >= lines;
-    assert!(eventually(ARRIVES_WITHIN, arrives).await, "{} of {lines}", backend.items());
-    assert_eq!(backend.items(), lines);
+    waiting.gateway.reload(&after).await;
+    waiting.ends_well().await;
 }
 
 const FORM: &str = "content-type: application/x-www-form-urlencoded\r\n";

@@ -1,6 +1,7 @@
 //! The exporter `influxdb` of the real binary: to a real InfluxDB 1.x, which ends and comes back,
 //! to VictoriaMetrics, and from k6. Where a program is missing the test passes over it, unless
-//! SLUICE_TEST_REQUIRE_COMPONENTS=1. `influxdb_answers.rs` has the answers of 2.x and 3.
+//! SLUICE_TEST_REQUIRE_COMPONENTS=1. `influxdb_answers.rs` has the answers of 2.x and 3,
+//! `k6_dashboard.rs` what dashboards for k6 find.
 
 #[path = "../../load-test/tests/support/component.rs"]
 mod component;
@@ -308,32 +309,6 @@ const SCRIPT: &str = "import http from 'k6/http';\nimport {check} from 'k6';\n\
     export const options = {vus: 5, iterations: 400, tags: {run: 'one two'}};\n\
     export default function () { const r = http.get(`http://${__ENV.TARGET}/ping`);\n\
     check(r, {'is up': (r) => r.status === 204}); own.add(2); }\n";
-
-/// Scenario: k6 writes to an InfluxDB directly, and through Sluice. Guarantee: measurements, tags
-/// and fields are the same, so that dashboards for k6 work, and the sums are those of its summary.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_k6_writes_is_as_if_written_directly() {
-    let Some(k6) = component("SLUICE_TEST_K6") else { return };
-    let Some((influxdb, gateway, receiver)) = start("").await else { return };
-    let folder = TempDir::new().expect("a folder");
-    for output in [format!("{}/direct", influxdb.address), format!("{receiver}/k6")] {
-        let run = K6::new(&k6, folder.path(), SCRIPT).out(format!("influxdb=http://{output}"));
-        run.env("TARGET", influxdb.address).run().await;
-    }
-    for (measurement, sum) in [("http_reqs", 400.0), ("iterations", 400.0), ("checks", 400.0)] {
-        let query = format!("SELECT sum(value) FROM {measurement}");
-        let all = async || influxdb.number("through", &query).await == sum;
-        let found = eventually(ARRIVES_WITHIN, all).await;
-        let has = influxdb.number("through", &query).await;
-        assert!(found, "{measurement}: {has}, {}", gateway.output());
-    }
-    for query in ["SHOW MEASUREMENTS", "SHOW FIELD KEYS", "SHOW TAG KEYS"] {
-        let direct = influxdb.query("direct", query).await;
-        let is_same = async || influxdb.query("through", query).await == direct;
-        let same = eventually(SOON, is_same).await;
-        assert!(same, "{query}: {direct} {}", influxdb.query("through", query).await);
-    }
-}
 
 /// Scenario: the two commands of docs/k6.md, with a fresh InfluxDB and `examples/k6.yaml`.
 /// Guarantee: the database is created, and each sample is in it, also of the script's own counter.

@@ -8,6 +8,7 @@ mod k6;
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use component::component;
@@ -75,6 +76,12 @@ fn points_of(backend: &Backend, wanted: &str) -> (u64, f64, bool) {
     (number, sum, are_increments)
 }
 
+/// A run that writes both files.
+fn to_files(k6: &Path, folder: &Path) -> K6 {
+    let out = |kind: &str| format!("{kind}={}", folder.join(format!("k6.{kind}")).display());
+    K6::new(k6, folder, SCRIPT).out(out("json")).out(out("csv"))
+}
+
 /// Scenario: k6 writes JSON and CSV at once, and the gateway is stopped and started again
 /// meanwhile. Guarantee: each sample arrives once by either way, so that the sums are those of k6's
 /// own summary; counters of the script are increments; the file of JSON is deleted.
@@ -87,8 +94,7 @@ async fn files_of_k6_arrive() {
     let path = folder.path();
     let mut gateway = Gateway::start(&config(path, &backends)).await;
     let target = serve().await;
-    let out = |kind: &str| format!("{kind}={}", path.join(format!("k6.{kind}")).display());
-    let run = K6::new(&k6, path, SCRIPT).out(out("json")).out(out("csv")).env("TARGET", target);
+    let run = to_files(&k6, path).env("TARGET", target);
     let running = tokio::spawn(run.run());
     let some = async || backends.iter().all(|it| it.items() > 0);
     assert!(eventually(ARRIVES_WITHIN, some).await, "{}", gateway.output());
@@ -119,6 +125,33 @@ async fn files_of_k6_arrive() {
     }
     let is_gone = async || !path.join("k6.json").exists();
     assert!(eventually(ARRIVES_WITHIN, is_gone).await, "what was delivered is deleted");
+}
+
+/// Scenario: `include` matches a pipe, into which k6 writes JSON, and a file of CSV beside it.
+/// Guarantee: the pipe is neither read nor waited for nor deleted: the file arrives, and the
+/// process ends in order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pipe_holds_up_no_file() {
+    let Some(k6) = component("SLUICE_TEST_K6") else { return };
+    let _alone = alone().await;
+    let backends = [keeping_backend(10_000).await, keeping_backend(10_000).await];
+    let folder = TempDir::new().expect("a folder");
+    let pipe = folder.path().join("k6.json");
+    let made = Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs");
+    assert!(made.success());
+    let mut gateway = Gateway::start(&config(folder.path(), &backends)).await;
+    // The pipe has room for all samples of these: without a reader k6 would wait for more room.
+    let run = to_files(&k6, folder.path()).env("K6_VUS", 1).env("K6_ITERATIONS", 2);
+    let counted = run.env("TARGET", serve().await).run().await.counters();
+    assert_eq!(counted["iterations"], 2.0, "{counted:?}");
+    let [json, csv] = &backends;
+    let all = async || points_of(csv, "iterations").1 == 2.0;
+    assert!(eventually(ARRIVES_WITHIN, all).await, "{}", gateway.output());
+    assert_eq!(json.items(), 0);
+    gateway.terminate();
+    let status = gateway.ended_within(ARRIVES_WITHIN).await;
+    assert!(status.success(), "{}", gateway.output());
+    assert!(pipe.exists());
 }
 
 /// Answers each request with 200, as long as the test runs.

@@ -87,4 +87,16 @@ mod tests {
         known.sort();
         assert_eq!(found, known);
     }
+
+    /// Guarantee: k6's samples of one time are told apart by the exporter's default, as
+    /// docs/load-test.md says.
+    #[test]
+    fn subjects_have_the_default_rule_for_samples_of_one_time() {
+        let is_ours = |path: &str| path.starts_with("sluice") && path.ends_with("/k6.yaml");
+        let ours: Vec<_> = FILES.iter().filter(|(path, _)| is_ours(path)).collect();
+        assert_eq!(ours.len(), 4);
+        for (path, text) in ours {
+            assert!(!text.contains("collisions:"), "{path}");
+        }
+    }
 }
