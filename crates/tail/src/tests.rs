@@ -288,14 +288,14 @@ fn files_with_the_same_first_lines_are_told_apart() {
     let head = "the same header of many files\n";
     for name in ["a", "b", "c"] {
         scene.append(name, head);
-        scene.append(name, &format!("{name}1\n"));
+        scene.append(name, format!("{name}1\n"));
     }
     scene.settle();
     assert_eq!(scene.read.remove(head.trim()), Some(3));
     scene.assert_read(&["a1", "b1", "c1"]);
     scene.stop();
     for name in ["a", "b", "c"] {
-        scene.append(name, &format!("{name}2\n"));
+        scene.append(name, format!("{name}2\n"));
     }
     scene.start();
     scene.settle();
@@ -467,13 +467,13 @@ fn no_more_files_are_open_than_allowed() {
     let names: Vec<String> = (0..50).map(|index| format!("{index}.log")).collect();
     for round in 0..3 {
         for name in &names {
-            scene.append(name, &format!("{name} {round}\n"));
+            scene.append(name, format!("{name} {round}\n"));
         }
         scene.pass(Duration::from_secs(1));
         assert!(scene.tail().open_files() <= 4);
     }
     for name in &names {
-        scene.append(name, &format!("{name} last\n"));
+        scene.append(name, format!("{name} last\n"));
         scene.rename(name, &format!("{name}.1"));
     }
     scene.pass(Duration::from_secs(40));
@@ -488,7 +488,7 @@ fn no_more_files_are_open_than_allowed() {
 fn long_lines_widen_the_window_and_damaged_files_hurt_no_others() {
     let mut scene = Scene::new("*", |options| options.splitter.max_bytes = 4 << 20);
     let long = "x".repeat(3 << 20);
-    scene.append("long", &format!("{long}\nafter\n"));
+    scene.append("long", format!("{long}\nafter\n"));
     let mut damaged = gzip(b"good\n");
     let checksum = damaged.len() - 8;
     damaged[checksum] ^= 1;

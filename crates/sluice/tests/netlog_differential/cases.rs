@@ -124,7 +124,9 @@ fn parsed() -> Vec<Case> {
     }
     for (protocol, messages) in [("rfc3164", &old), ("rfc5424", &new), ("none", &raw)] {
         let options = format!("protocol: {protocol}\nenable_octet_counting: true");
-        let frames: Vec<u8> = messages.iter().flat_map(counted).collect();
+        // See `rfc3164-fraction-counted`.
+        let frames = messages.iter().filter(|message| !message.contains("03:04.5 "));
+        let frames: Vec<u8> = frames.flat_map(counted).collect();
         let name = format!("{protocol}-counted");
         cases.push(Case::syslog(Transport::Tcp, &name, &options).socket(KEEPS).send(&frames));
         let name = format!("{protocol}-counted-to-70");

@@ -3,7 +3,7 @@
 use super::cases::{Case, GOOD, Transport, counted, utf_16};
 
 /// Names of cases, each with the reason. The test fails for one that does not differ.
-pub(crate) const EXCEPTIONS: [(&str, &str); 22] = [
+pub(crate) const EXCEPTIONS: [(&str, &str); 23] = [
     ("tcp-empty-lines", "empty lines are no records"),
     ("tcp-empty-whole", "empty connections are no records"),
     ("tcp-empty-multiline", "what is empty is no record"),
@@ -16,6 +16,7 @@ pub(crate) const EXCEPTIONS: [(&str, &str); 22] = [
     ("udp-utf-16le", "the Collector takes single bytes of characters for control characters"),
     ("rfc3164-brackets", "the Collector leaves the tag out of a text that it is a part of"),
     ("rfc3164-control-counted", "a message with a control character fails, as without a count"),
+    ("rfc3164-fraction-counted", "a message that fails behind its time fails, as without a count"),
     ("rfc5424-without-time", "`-` for the time is allowed: no failure"),
     ("rfc5424-years", "times are between 1677 and 2262; the Collector's wrap around from there"),
     ("priority-within", "the Collector takes any `<34>` in a message for its priority"),
@@ -58,6 +59,8 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::udp("udp-utf-16le", "encoding: utf-16le").send(utf_16("ab", u16::to_le_bytes)),
         syslog("rfc3164-brackets", "protocol: rfc3164").send(brackets),
         counts("rfc3164-control-counted", "rfc3164").send(counted(format!("{old}a\x1b[31mred"))),
+        counts("rfc3164-fraction-counted", "rfc3164")
+            .send(counted("<13>Mar  1 02:03:04.5 h a: text")),
         syslog("rfc5424-without-time", "protocol: rfc5424").send(at("-")),
         syslog("rfc5424-years", "protocol: rfc5424")
             .send(at("0000-01-01T00:00:00Z") + &at("1600-01-01T00:00:00Z"))

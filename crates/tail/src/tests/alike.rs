@@ -38,8 +38,8 @@ fn equal_files_are_read_once_each() {
             }
             scene.pass(Duration::from_secs(20));
             assert_times(&scene, &all, 2);
-            scene.append("a.log", &format!("a{round}\n"));
-            scene.append("b.log", &format!("b{round}\n"));
+            scene.append("a.log", format!("a{round}\n"));
+            scene.append("b.log", format!("b{round}\n"));
             scene.settle();
             for name in ["a", "b"] {
                 assert_eq!(scene.read.get(&format!("{name}{round}")), Some(&1), "{bytes}");
@@ -143,7 +143,7 @@ fn likes_of_a_renamed_file_that_grows_are_read() {
     scene.settle();
     scene.rename("x.log", "x.log.1");
     for name in ["x", "y", "z"] {
-        scene.append(&format!("{name}.log"), &format!("{head}{name}\n"));
+        scene.append(&format!("{name}.log"), format!("{head}{name}\n"));
     }
     scene.append("x.log.1", "still old\n");
     scene.pass(Duration::from_secs(1));

@@ -50,11 +50,11 @@ fn renamed_files_that_are_closed_are_counted() {
     let mut scene = Scene::new("*.log", |options| options.max_open = 8);
     let names: Vec<String> = (0..6).map(|index| format!("{index}.log")).collect();
     for name in &names {
-        scene.append(name, &format!("{name} 1\n"));
+        scene.append(name, format!("{name} 1\n"));
     }
     scene.settle();
     for name in &names {
-        scene.append(name, &format!("{name} 2\n"));
+        scene.append(name, format!("{name} 2\n"));
         scene.rename(name, &format!("{name}.1"));
     }
     scene.pass(Duration::from_secs(100));
@@ -73,15 +73,15 @@ fn files_behind_links_are_followed_to_other_names_beside_them() {
     let names: Vec<String> = (0..6).map(|index| format!("pods/{index}")).collect();
     for (index, pod) in names.iter().enumerate() {
         fs::create_dir_all(scene.path(pod)).expect("is made");
-        scene.append(&format!("{pod}/0.log"), &format!("{index} a\n"));
+        scene.append(&format!("{pod}/0.log"), format!("{index} a\n"));
         let (target, link) = (format!("{pod}/0.log"), format!("containers/{index}.log"));
         std::os::unix::fs::symlink(scene.path(&target), scene.path(&link)).expect("is linked");
     }
     scene.pass(Duration::from_secs(1));
     for (index, pod) in names.iter().enumerate() {
-        scene.append(&format!("{pod}/0.log"), &format!("{index} b\n"));
+        scene.append(&format!("{pod}/0.log"), format!("{index} b\n"));
         scene.rename(&format!("{pod}/0.log"), &format!("{pod}/0.log.20260101"));
-        scene.append(&format!("{pod}/0.log"), &format!("{index} c\n"));
+        scene.append(&format!("{pod}/0.log"), format!("{index} c\n"));
     }
     scene.pass(Duration::from_secs(2));
     let expected: Vec<String> =
@@ -96,7 +96,7 @@ fn lists_of_open_files_do_not_grow_with_the_files_that_were_open() {
     let mut scene = Scene::new("*", |_| ());
     for round in 0..300 {
         let name = format!("{round}");
-        scene.append(&name, &format!("{round}\n"));
+        scene.append(&name, format!("{round}\n"));
         scene.settle();
         fs::remove_file(scene.path(&name)).expect("is removed");
         scene.pass(Duration::from_secs(31));

@@ -45,10 +45,10 @@ fn new_files_that_are_removed_before_their_turn_are_read() {
     let mut scene = Scene::new("*.log", |options| options.max_open = 8);
     let old: Vec<String> = (0..12).map(|index| format!("old{index}")).collect();
     let new: Vec<String> = (0..4).map(|index| format!("new{index}")).collect();
-    old.iter().for_each(|name| scene.append(&format!("{name}.log"), &format!("{name}\n")));
+    old.iter().for_each(|name| scene.append(&format!("{name}.log"), format!("{name}\n")));
     scene.settle();
     assert_eq!(scene.tail().open_files(), 8);
-    new.iter().for_each(|name| scene.append(&format!("{name}.log"), &format!("{name}\n")));
+    new.iter().for_each(|name| scene.append(&format!("{name}.log"), format!("{name}\n")));
     scene.look();
     assert_eq!(scene.tail().open_files(), 8);
     new.iter().for_each(|name| scene.remove(&format!("{name}.log")));
@@ -66,7 +66,7 @@ fn new_files_are_opened_as_far_as_there_is_room() {
     let mut scene = Scene::new("*.log", |options| options.max_open = 4);
     scene.settle();
     let names: Vec<String> = (0..10).map(|index| format!("{index}.log")).collect();
-    names.iter().for_each(|name| scene.append(name, &format!("{name}\n")));
+    names.iter().for_each(|name| scene.append(name, format!("{name}\n")));
     scene.look();
     scene.look();
     assert_eq!(scene.tail().open_files(), 4);
@@ -103,7 +103,7 @@ fn a_file_that_cannot_be_opened_is_not_tried_at_each_look() {
 #[test]
 fn unread_files_that_vanish_while_no_process_runs_are_counted() {
     let mut scene = Scene::new("*", |_| ());
-    ["read", "unread", "renamed"].iter().for_each(|name| scene.append(name, &format!("{name}\n")));
+    ["read", "unread", "renamed"].iter().for_each(|name| scene.append(name, format!("{name}\n")));
     scene.settle();
     scene.append("unread", "more\nand more\n");
     scene.append("renamed", "more of renamed\n");

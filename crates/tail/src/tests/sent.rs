@@ -88,7 +88,7 @@ fn ranges_that_are_read_again_have_their_names() {
     assert_eq!(before.len(), 6);
     for round in 0..3 {
         scene.kill();
-        scene.append("a", &format!("new {round}\n"));
+        scene.append("a", format!("new {round}\n"));
         let mut again = scene.send(&mut names, 3, SEED);
         let new = again.pop().expect("something is new");
         assert!(new.1 && again.iter().all(|(_, is_new)| !is_new), "{again:?}");
@@ -105,7 +105,7 @@ fn a_range_with_other_bytes_has_another_name() {
     let (mut scene, mut names) = scene();
     // Longer than the fingerprint.
     let first = "first".repeat(300);
-    scene.append("a", &format!("{first}\none\ntwo\nlast\n"));
+    scene.append("a", format!("{first}\none\ntwo\nlast\n"));
     scene.send(&mut names, 1, SEED);
     scene.kill();
     fs::write(scene.path("a"), format!("{first}\none\nTWO\nlast\n")).expect("is written");

@@ -28,7 +28,7 @@ fn files_of_a_volume_that_is_late_are_still_known() {
     let mut scene = Scene::new("*/*", |_| ());
     fs::create_dir(scene.path("volume")).expect("is made");
     for index in 0..1500 {
-        scene.append(&format!("volume/{index}"), &format!("{index}\n"));
+        scene.append(&format!("volume/{index}"), format!("{index}\n"));
     }
     scene.settle();
     assert_eq!(scene.read.len(), 1500);
@@ -43,7 +43,7 @@ fn files_of_a_volume_that_is_late_are_still_known() {
             scene.renumber_devices();
         }
         fs::rename(&away, scene.path("volume")).expect("is moved");
-        scene.append("volume/7", &format!("{renumbers}\n"));
+        scene.append("volume/7", format!("{renumbers}\n"));
         scene.start();
         scene.pass(Duration::from_secs(20));
     }
@@ -143,12 +143,12 @@ fn a_checkpoint_is_written_in_as_many_bytes_as_changed() {
     let (checkpoint, _) = open();
     let mut scene = Scene::new("*", |_| ());
     for index in 0..500 {
-        scene.append(&format!("{index}"), &format!("{index}\n"));
+        scene.append(&format!("{index}"), format!("{index}\n"));
     }
     scene.settle();
     let (mut journal, mut largest, mut wholes) = (Journal::default(), 0, 0);
     for round in 0..900 {
-        scene.append(&format!("{}", round % 7), &format!("round {round}\n"));
+        scene.append(&format!("{}", round % 7), format!("round {round}\n"));
         if round == 500 {
             fs::remove_file(scene.path("400")).expect("is removed");
             scene.pass(Duration::from_secs(40));
