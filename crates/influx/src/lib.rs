@@ -20,7 +20,7 @@
 //!
 //! - A line ends at each line break outside of quotes, also at one behind a backslash. A carriage
 //!   return before it belongs to it. So does a line that is left out for its length; but quotes
-//!   that do not end hide no more than some 25 MB.
+//!   that do not end hide no more than 25 MB.
 //! - Text that is not UTF-8 is a fault of its line: OTLP knows no other.
 //! - Unsigned integers are always read. A string that is followed by more than a comma, a space or
 //!   the line's end is a fault.

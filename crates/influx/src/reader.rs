@@ -35,9 +35,10 @@ pub enum Verdict {
 const KEPT_FIELDS: usize = 128;
 const KEPT_CUT_BYTES: usize = 8 << 10;
 
-/// Strings of a line that is left out reach over so many lengths of a line: by default as far as in
+/// Strings of a line that is left out reach over so many lengths of a line, and no further than in
 /// InfluxDB, whose bodies have 25 MB (`max-body-size`). Beyond that, quotes are unbalanced.
 const STRING_LINES: usize = 24;
+const STRING_BYTES: usize = 25_000_000;
 
 /// A line that is left out, and whose end is to come.
 struct LeftOut {
@@ -306,7 +307,7 @@ impl Reader {
 
     /// Makes a line that begins like this a fault. Its rest, which is to come, is left out.
     fn leave_out(&mut self, beginning: &[u8], reason: Reason) {
-        let strings_bytes = self.limits.line_bytes.saturating_mul(STRING_LINES);
+        let strings_bytes = self.limits.line_bytes.saturating_mul(STRING_LINES).min(STRING_BYTES);
         let breaks = memchr_iter(b'\n', beginning).count();
         self.left_out = Some(LeftOut { strings_bytes, breaks });
         self.fault(beginning, reason);

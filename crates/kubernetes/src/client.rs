@@ -137,7 +137,7 @@ impl Client {
         };
         let connected = connecting.await.unwrap_or_else(|error| Err(error.to_string()));
         *connection = Connection::None;
-        let session = connected.map_err(Failure::Other)?;
+        let session = connected.map_err(Failure::Unavailable)?;
         *connection = Connection::Connected(session.clone());
         Ok(session)
     }

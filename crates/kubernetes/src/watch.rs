@@ -20,7 +20,8 @@ const PAGES_LIMIT: usize = 100_000;
 const SHORT_WATCH: Duration = Duration::from_secs(1);
 /// The API server may end a watch later than it was asked to.
 const LATE: Duration = Duration::from_secs(15);
-/// After this many events at one version that are errors or cannot be read, the next attempt lists.
+/// After so many events at one version that are errors or cannot be read, or so many failures of a
+/// page, the next attempt lists from the beginning.
 const FAILURES_AT_VERSION: u32 = 3;
 /// A page has the objects that were asked for, or all that fit into its bytes if the API server
 /// does not know pages. More are smaller than objects are, and take far more memory than bytes.
@@ -232,7 +233,7 @@ struct Watch {
     list: List,
     /// Changes since this version are watched. `None`: a list is needed.
     version: Option<String>,
-    /// Events at this version that were errors, or could not be read.
+    /// Events at this version that were errors, or could not be read; or failures of this page.
     failures: u32,
     /// The last event was one of these, or the last watch was lost before its first event: an
     /// answer alone does not say that the watch works.
@@ -258,6 +259,7 @@ impl Watch {
                 sink.event(Event::Added(object));
             }
             self.list.pages += 1;
+            self.failures = 0;
             self.list.from = page.metadata.next;
             if self.list.from.is_empty() {
                 sink.event(Event::Listed);
@@ -352,9 +354,11 @@ impl Watch {
 
     /// Decides where the next attempt begins.
     fn turn(&mut self, failure: &Failure) {
+        let is_of_page = self.version.is_none() && matches!(failure, Failure::Unavailable(_));
+        self.failures += u32::from(is_of_page);
         let is_over = match self.version {
             // The pages that were read of a list stay while the next one may come.
-            None => !failure.may_pass(),
+            None => !failure.may_pass() || self.failures >= FAILURES_AT_VERSION,
             Some(_) => *failure == Failure::TooLarge || self.failures >= FAILURES_AT_VERSION,
         };
         if is_over {

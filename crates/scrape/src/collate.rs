@@ -142,6 +142,9 @@ impl<'p> Collation<'p> {
             }
             return Ok(());
         };
+        if !reading.takes_buckets(custom.charged_buckets()) {
+            return Err(ScrapeError::PageBuckets);
+        }
         let known = reading.series().find(&key);
         let found = Found { raw: &key, known, value: Value::Custom(custom), time_ms };
         let Some((group, _)) = reading.sample(found, || Ok(labels))? else { return Ok(()) };

@@ -46,6 +46,11 @@ impl Classic {
 }
 
 impl Custom {
+    /// Buckets as a page may have so many: each has a bound beside its count.
+    pub(crate) fn charged_buckets(&self) -> u64 {
+        2 * self.buckets.len() as u64
+    }
+
     /// Buckets as `native_histogram_bucket_limit` counts them.
     pub(crate) fn used_buckets(&self) -> usize {
         let (mut used, mut gap, mut below) = (0, 0, 0.0);

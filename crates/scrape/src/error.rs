@@ -33,6 +33,8 @@ pub enum ScrapeError {
     /// A native histogram has more buckets than its resolution can be lowered for.
     #[error("the histogram {metric} has more buckets than native_histogram_bucket_limit: {limit}")]
     Buckets { metric: String, limit: usize },
+    #[error("the native histograms of the page have too many buckets")]
+    PageBuckets,
     #[error("the target's series take more memory than a target may: {limit} bytes")]
     Memory { limit: usize },
     /// A line of a text page is not of its format.

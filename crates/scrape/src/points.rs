@@ -16,6 +16,8 @@ use crate::write::Shape;
 use sluice_prometheus::Kind;
 
 const SCOPE_PREFIX: &str = "otel_scope_";
+/// Room for bounds that a histogram keeps from one scrape to the next.
+const KEPT_BOUNDARIES: usize = 256;
 
 /// Labels that say what the target is: its resource has them.
 const OF_TARGET: [&str; 5] = [NAME, "instance", "job", "__metrics_path__", "__scheme__"];
@@ -377,12 +379,17 @@ impl Points {
         true
     }
 
-    /// Frees the native histograms of this scrape: buckets may take much memory.
+    /// Frees the large histograms of this scrape: buckets may take much memory.
     pub(crate) fn drop_natives(&mut self) {
         for id in &self.order {
             let metric = self.metrics.get(*id);
-            for point in metric.points.iter().filter(|_| metric.shape == Shape::Exponential) {
-                self.points.get_mut(*point).parts = None;
+            let has_buckets = matches!(metric.shape, Shape::Exponential | Shape::Histogram);
+            for point in metric.points.iter().filter(|_| has_buckets) {
+                let parts = &mut self.points.get_mut(*point).parts;
+                let is_large = |it: &Parts| it.boundaries.capacity() > KEPT_BOUNDARIES;
+                if metric.shape == Shape::Exponential || parts.as_deref().is_some_and(is_large) {
+                    *parts = None;
+                }
             }
         }
     }

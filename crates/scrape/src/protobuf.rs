@@ -11,6 +11,8 @@ use crate::scraper::Reading;
 use crate::value::{Found, Value};
 use sluice_prometheus::Kind;
 
+const TOO_MANY_BUCKETS: &str = "the native histograms of the page have too many buckets";
+
 /// No page of text starts a series with it.
 const KEY_MARK: u8 = 0;
 
@@ -330,6 +332,9 @@ fn custom(
     }
     let converted = Classic { sum: last.double(2), count, buckets }.convert();
     let converted = converted.or_else(|reason| message.fail(reason))?;
+    if !samples.reading.takes_buckets(converted.charged_buckets()) {
+        return message.fail(TOO_MANY_BUCKETS);
+    }
     let start_ns = start_ns(last.inner(15))?;
     let taken = samples.take(Part::Custom, Value::Custom(converted))?;
     samples.start(taken, start_ns);
@@ -381,7 +386,7 @@ fn native(
     }
     let buckets = width(&lists.positive.spans).saturating_add(width(&lists.negative.spans));
     if !samples.reading.takes_buckets(buckets) {
-        return message.fail("the native histograms of the page have too many buckets");
+        return message.fail(TOO_MANY_BUCKETS);
     }
     let is_float = last.double(4) > 0.0 || last.double(8) > 0.0;
     let side = |side: &NativeSide| {

@@ -173,7 +173,14 @@ impl Contents {
             (Change::Content(known), Some(before)) => {
                 let mut sent = std::mem::take(&mut before.sent);
                 sent.retain(|it| it.end > known.mark.offset);
+                let is_moved = before.inode != known.inode;
                 *before = Known { sent, ..known };
+                // Others of that inode were there before.
+                if is_moved && let Some(place) = place {
+                    let moved = self.in_order[place].take();
+                    self.places.insert(number, self.in_order.len());
+                    self.in_order.push(moved);
+                }
             }
             (Change::Content(known), None) => {
                 self.places.insert(number, self.in_order.len());

@@ -18,8 +18,8 @@ use crate::{FileId, Tail, window};
 /// truncated or removed.
 const COPY_PATIENCE: Duration = Duration::from_secs(10);
 /// One that grows by so much between two looks is being copied: it is waited for longer.
-const COPIED_BYTES: u64 = 1 << 20;
-const COPIED_PATIENCE: Duration = Duration::from_secs(60);
+const COPIED_BYTES: u64 = 64 << 10;
+const COPIED_PATIENCE: Duration = Duration::from_secs(600);
 /// A removed file that had something new within this time has a writer that goes on.
 const QUIET: Duration = Duration::from_secs(1);
 pub(crate) const COPY_INTERVAL: Duration = Duration::from_millis(200);

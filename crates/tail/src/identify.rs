@@ -212,8 +212,11 @@ impl Tail {
         rare.held = None;
         let is_identified = true;
         let (path, target) = (file.path.clone(), rare.target.clone());
+        // A file that waited may have grown unseen.
+        let found = file.open.as_ref().and_then(|open| open.metadata().ok());
+        let size = found.map_or(file.size, |found| found.len());
         self.by_inode.insert(file.inode, known);
-        **content = File { mark, rare, head, is_identified, ..*file };
+        **content = File { mark, rare, head, size, is_identified, ..*file };
         for path in std::iter::once(path).chain(target) {
             self.by_path.entry(path).or_insert(known);
         }

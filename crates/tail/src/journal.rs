@@ -52,8 +52,15 @@ impl Journal {
         let (mut count, mut new) = (0, Vec::new());
         for (id, file) in kept(tail) {
             count += 1;
-            new.extend(self.note(&mut text, id, file));
+            if self.place_of(id).is_ok() {
+                self.note(&mut text, id, file);
+            } else {
+                new.push((id, file));
+            }
         }
+        put_in_order(&mut new);
+        let new: Vec<Written> =
+            new.into_iter().filter_map(|(id, file)| self.note(&mut text, id, file)).collect();
         self.add(new);
         if self.written.len() > count {
             self.written.retain(|Written { id, .. }| {
@@ -158,11 +165,15 @@ fn kept(tail: &Tail) -> impl Iterator<Item = (FileId, &File)> {
 pub(crate) fn in_order(tail: &Tail, is_wanted: impl Fn(&File) -> bool) -> Vec<(FileId, &File)> {
     let wanted = tail.files.iter().filter(|(_, file)| is_wanted(file));
     let mut files: Vec<(FileId, &File)> = wanted.map(|(id, file)| (*id, &**file)).collect();
-    files.sort_by_key(|(_, file)| {
-        let missing = (file.place == Place::Missing).then_some(file.seen_at);
-        (missing.is_none(), missing, &file.path)
-    });
+    put_in_order(&mut files);
     files
+}
+
+fn put_in_order(files: &mut [(FileId, &File)]) {
+    files.sort_by_key(|(id, file)| {
+        let missing = (file.place == Place::Missing).then_some(file.seen_at);
+        (missing.is_none(), missing, &file.path, *id)
+    });
 }
 
 /// The place up to which a content is resolved.

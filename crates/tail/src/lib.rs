@@ -238,15 +238,18 @@ impl Tail {
         self.begins_at_end = false;
         let id = self.new_id();
         let before = self.by_inode.insert(known.inode, id);
+        // Numbers of inodes are given again: one at another path is no content of this file.
+        let is_here = |id: &FileId| self.files.get(id).is_some_and(|it| *it.path == *known.path);
+        let before = before.filter(is_here);
         let mut file = File::known(known, begun);
         file.is_anew = before.is_some();
-        self.files.insert(id, Box::new(file));
-        self.set_missing(id);
         if let Some(before) = before {
             self.set_present(before);
             self.files.get_mut(&before).into_iter().for_each(|file| file.is_over = true);
             self.set_missing(before);
         }
+        self.files.insert(id, Box::new(file));
+        self.set_missing(id);
         id
     }
 

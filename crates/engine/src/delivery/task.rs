@@ -19,6 +19,7 @@ use sluice_otlp::SplitLimits;
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 
+use self::memory::LOOK_AGAIN;
 use super::dead_letter_writer::{DeadLetterWriter, Unwritten};
 use super::feed::Feed;
 use super::leased::{Fate, Leased};
@@ -195,7 +196,8 @@ impl Task {
     fn read(&mut self, now: Instant) -> bool {
         let mut feed = match self.feed.take() {
             Some(feed) if feed.has_begun && self.is_short_of_memory() => {
-                // An answer frees memory, and is followed by another look.
+                // An answer frees memory, and is followed by another look. So do others, unseen.
+                self.looks_again = self.in_flight.is_empty().then(|| now + LOOK_AGAIN);
                 self.has_read_enough = true;
                 self.feed = Some(feed);
                 return false;

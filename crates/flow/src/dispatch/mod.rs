@@ -56,6 +56,8 @@ pub struct Batch<L> {
     looked_at: Option<u128>,
     /// It was refused as a single item, but so was all other data.
     refused: Option<Cause>,
+    /// It was not answered in time before.
+    was_late: bool,
     /// The backend needs too long for it.
     is_to_be_cut: bool,
 }
@@ -73,6 +75,7 @@ impl<L> Batch<L> {
             place: None,
             looked_at: None,
             refused: None,
+            was_late: false,
             is_to_be_cut: false,
         }
     }

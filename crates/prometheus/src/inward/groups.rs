@@ -92,8 +92,10 @@ impl Lone {
         }
         let hash = self.hasher.hash_one(labels);
         let start = self.series.partition_point(|(own, _)| *own < hash);
-        let all = self.series.iter_mut().skip(start).take_while(|(own, _)| *own == hash);
-        all.map(|(_, range)| std::mem::take(range)).filter(|range| !range.is_empty()).collect()
+        let of_labels = self.series.iter_mut().skip(start).take_while(|(own, _)| *own == hash);
+        let ranges = of_labels.map(|(_, range)| std::mem::take(range));
+        // They are taken together: if the first one is, the others are not looked at again.
+        ranges.take_while(|range| !range.is_empty()).collect()
     }
 
     /// Series that no point took.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use sluice_otlp::wire::{Fields, Malformed, varint_len, write_len_field, write_message};
+use sluice_otlp::wire::{Fields, varint_len, write_len_field, write_message};
 
 use crate::build::{attribute, double, exemplar, fixed64, native_content};
 use crate::point::Shape;
@@ -139,7 +139,7 @@ impl<'a> Points<'a> {
         series: &[u8],
         shape: Shape,
         read: &mut Read,
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), ReadError> {
         let number = if self.version == Version::V1 { 3 } else { 4 };
         let mut fields = Fields::of(series);
         while let Some(field) = fields.next_message(number)? {
@@ -166,6 +166,9 @@ impl<'a> Points<'a> {
                 labels.iter().for_each(|(name, value)| label(text(name), text(value)));
             });
             read.written.exemplars += 1;
+            if self.exemplars.len() > self.limit_bytes {
+                return Err(ReadError::TooLarge { limit_bytes: self.limit_bytes });
+            }
         }
         Ok(())
     }

@@ -113,9 +113,10 @@ impl From<ScrapeError> for Failure {
             ScrapeError::Labels { .. } => Reason::Labels,
             ScrapeError::Buckets { .. } => Reason::Buckets,
             ScrapeError::Memory { .. } => Reason::Memory,
-            ScrapeError::Line { .. } | ScrapeError::Message { .. } | ScrapeError::Series { .. } => {
-                Reason::Page
-            }
+            ScrapeError::Line { .. }
+            | ScrapeError::Message { .. }
+            | ScrapeError::PageBuckets
+            | ScrapeError::Series { .. } => Reason::Page,
         };
         Failure::new(reason, error.to_string())
     }

@@ -167,6 +167,24 @@ fn a_file_that_grows_as_a_like_one_waits_for_ten_seconds() {
     assert_eq!(scene.read["tick"], 5028);
 }
 
+/// Scenario: the rest of a copy comes, and the original is truncated, between two looks at the
+/// copy. Guarantee: the copy is not read again.
+#[test]
+fn a_copy_that_is_whole_between_two_looks_is_not_read_again() {
+    let mut scene = Scene::new("*", |_| ());
+    let all = content(3000);
+    scene.append("a.log", &all);
+    scene.settle();
+    let (half, rest) = all.split_at(all.len() / 2);
+    scene.append("a.log.1", half);
+    scene.pass(Duration::from_secs(1));
+    scene.append("a.log.1", rest);
+    let file = fs::File::options().write(true).open(scene.path("a.log")).expect("opens");
+    file.set_len(0).expect("is truncated");
+    scene.pass(Duration::from_secs(100));
+    assert_times(&scene, &all, 1);
+}
+
 /// Scenario: a file is copied for longer than ten seconds, and truncated then. Guarantee: the copy
 /// is not read again.
 #[test]

@@ -14,7 +14,7 @@ use crate::delivery::prepare::Lease;
 use crate::private_memory::ChargedMemory;
 
 /// A frame that waits for memory that others use looks again after this time.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 impl Task {
     /// One request may always be in flight, and more while the memory for their copies has room.

@@ -15,8 +15,8 @@ use crate::dispatch::{Batch, Cause, Verdict};
 
 /// Late requests in a row after which requests get smaller: one may be late by chance.
 const LATE_IN_A_ROW: u32 = 2;
-/// A late request that comes later than this after the one before begins another row. It is longer
-/// than timeouts and the pauses between retries: the same request may be late again.
+/// A late request that comes later than this after the one before begins another row, unless it was
+/// late before: timeouts, and the pauses between retries, may be longer.
 const ROW_LASTS: Duration = Duration::from_secs(10 * 60);
 
 /// As for requests that are too large, but soon: a backend that hung says nothing of the sizes that
@@ -65,8 +65,8 @@ impl LateRequests {
         self.size.present()
     }
 
-    /// A request with so many items is late.
-    pub(super) fn note_late(&mut self, items: usize, now: Instant) -> Late {
+    /// A request with so many items is late. `again`: it was late before.
+    pub(super) fn note_late(&mut self, items: usize, again: bool, now: Instant) -> Late {
         // A single item cannot be cut.
         if self.least.is_none_or(|least| items <= least.max(1)) {
             return Late::Whole;
@@ -75,7 +75,7 @@ impl LateRequests {
             // It was sent before requests got smaller: others of its size were late as well.
             return Late::Cut { first_size: None };
         }
-        let lasts = |row: &Row| now.saturating_duration_since(row.last) < ROW_LASTS;
+        let lasts = |row: &Row| again || now.saturating_duration_since(row.last) < ROW_LASTS;
         let (before, fewest_items) = match self.row.take().filter(lasts) {
             None => (0, items),
             Some(row) => (row.requests, row.fewest_items.min(items)),
@@ -102,7 +102,8 @@ impl<L> Dispatcher<L> {
     /// its outcome, which is to be sent again.
     pub fn note_late(&mut self, batch: &mut Batch<L>, now: Instant) -> Late {
         let size = self.late.size();
-        let late = self.late.note_late(batch.items as usize, now);
+        let again = std::mem::replace(&mut batch.was_late, true);
+        let late = self.late.note_late(batch.items as usize, again, now);
         batch.is_to_be_cut = late != Late::Whole;
         if self.late.size() != size {
             self.set_sizes();
@@ -159,15 +160,15 @@ mod tests {
     #[test]
     fn each_second_late_request_in_a_row_halves_the_size() {
         let (mut late, now) = (late(), Instant::now());
-        assert_eq!((late.note_late(5_000, now), late.size()), (Late::Whole, 10_000));
-        assert_eq!(late.note_late(5_000, now), Late::Cut { first_size: Some(2_500) });
+        assert_eq!((late.note_late(5_000, false, now), late.size()), (Late::Whole, 10_000));
+        assert_eq!(late.note_late(5_000, false, now), Late::Cut { first_size: Some(2_500) });
         for size in [1_250, 625, 312, 156, 100] {
             let items = late.size();
-            assert_eq!((late.note_late(items, now), late.size()), (Late::Whole, items));
-            assert_eq!((late.note_late(items, now), late.size()), (CUT, size));
+            assert_eq!((late.note_late(items, false, now), late.size()), (Late::Whole, items));
+            assert_eq!((late.note_late(items, false, now), late.size()), (CUT, size));
         }
         for items in [100, 1, 100, 100] {
-            assert_eq!((late.note_late(items, now), late.size()), (Late::Whole, 100));
+            assert_eq!((late.note_late(items, false, now), late.size()), (Late::Whole, 100));
         }
     }
 
@@ -176,11 +177,11 @@ mod tests {
     #[test]
     fn late_requests_of_the_size_before_do_not_count_again() {
         let (mut late, now) = (late(), Instant::now());
-        late.note_late(5_000, now);
+        late.note_late(5_000, false, now);
         for _ in 0..20 {
-            late.note_late(5_000, now);
+            late.note_late(5_000, false, now);
         }
-        assert_eq!((late.note_late(5_000, now), late.size()), (CUT, 2_500));
+        assert_eq!((late.note_late(5_000, false, now), late.size()), (CUT, 2_500));
     }
 
     /// Guarantee: a request as large as the late ones that is taken ends their row; smaller ones,
@@ -189,9 +190,9 @@ mod tests {
     fn only_a_request_that_is_as_large_ends_a_row() {
         for (taken, size) in [(5_000, 10_000), (10_000, 10_000), (4_999, 2_500), (20, 2_500)] {
             let (mut late, now) = (late(), Instant::now());
-            late.note_late(5_000, now);
+            late.note_late(5_000, false, now);
             late.note_taken(taken);
-            late.note_late(5_000, now);
+            late.note_late(5_000, false, now);
             assert_eq!(late.size(), size, "{taken}");
         }
     }
@@ -202,7 +203,7 @@ mod tests {
     fn taken_requests_double_the_size() {
         let (mut late, now) = (late(), Instant::now());
         (0..2).for_each(|_| {
-            late.note_late(400, now);
+            late.note_late(400, false, now);
         });
         let mut sizes = vec![late.size()];
         while late.size() < 10_000 {
@@ -211,8 +212,8 @@ mod tests {
         }
         sizes.dedup();
         assert_eq!(sizes, [200, 400, 800, 1_600, 3_200, 6_400, 10_000]);
-        late.note_late(5_000, now);
-        assert_eq!(late.note_late(5_000, now), Late::Cut { first_size: Some(2_500) });
+        late.note_late(5_000, false, now);
+        assert_eq!(late.note_late(5_000, false, now), Late::Cut { first_size: Some(2_500) });
     }
 
     /// Scenario: requests are late, with smaller ones taken in between. Guarantee: one is in a row
@@ -222,12 +223,12 @@ mod tests {
         let minutes = |count: u64| Duration::from_secs(60 * count);
         for (pauses, size) in [([9, 1], 2_500), ([10, 9], 2_500), ([600, 10], 10_000)] {
             let (mut late, mut now) = (late(), Instant::now());
-            late.note_late(5_000, now);
+            late.note_late(5_000, false, now);
             for pause in pauses {
                 late.note_taken(20);
                 now += minutes(pause);
                 if late.size() == 10_000 {
-                    late.note_late(5_000, now);
+                    late.note_late(5_000, false, now);
                 }
             }
             assert_eq!(late.size(), size, "{pauses:?}");
@@ -243,7 +244,7 @@ mod tests {
         for _ in 0..20 {
             while late.size() > 100 {
                 now += Duration::from_secs(5);
-                late.note_late(late.size(), now);
+                late.note_late(late.size(), false, now);
             }
             let mut taken = 1..;
             ways.extend(taken.find(|_| {
@@ -254,13 +255,23 @@ mod tests {
         assert_eq!((ways[0], ways[1], ways[19]), (7 * 8, 7 * 16, 7 * 64));
     }
 
+    /// Scenario: pauses between attempts are long. Guarantee: a request that was late before
+    /// counts, however long ago that was.
+    #[test]
+    fn a_request_that_is_late_again_goes_on_with_its_row() {
+        let (mut late, now) = (late(), Instant::now());
+        late.note_late(5_000, false, now);
+        let later = now + 20 * ROW_LASTS;
+        assert_eq!(late.note_late(5_000, true, later), Late::Cut { first_size: Some(2_500) });
+    }
+
     /// Guarantee: without a least size, or below it, nothing is cut.
     #[test]
     fn what_may_not_be_cut_stays_whole() {
         for (least, configured) in [(None, 10_000), (Some(100), 50), (Some(0), 1)] {
             let (mut late, now) = (LateRequests::new(least, configured), Instant::now());
             for _ in 0..10 {
-                assert_eq!(late.note_late(configured, now), Late::Whole);
+                assert_eq!(late.note_late(configured, false, now), Late::Whole);
             }
             assert_eq!(late.size(), configured);
         }
