@@ -43,7 +43,7 @@ impl Charset {
     }
 
     /// Bytes of the smallest unit of a text.
-    pub(crate) fn unit(self) -> usize {
+    pub fn unit(self) -> usize {
         if self == Charset::Other(UTF_16LE) || self == Charset::Other(UTF_16BE) { 2 } else { 1 }
     }
 
