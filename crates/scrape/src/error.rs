@@ -19,6 +19,9 @@ pub struct Limits {
     pub memory_bytes: usize,
 }
 
+/// Told of pages of text and of protobuf.
+pub(crate) const TOO_MANY_BUCKETS: &str = "the native histograms of the page have too many buckets";
+
 /// Why nothing of a page was taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScrapeError {
@@ -33,7 +36,7 @@ pub enum ScrapeError {
     /// A native histogram has more buckets than its resolution can be lowered for.
     #[error("the histogram {metric} has more buckets than native_histogram_bucket_limit: {limit}")]
     Buckets { metric: String, limit: usize },
-    #[error("the native histograms of the page have too many buckets")]
+    #[error("{}", TOO_MANY_BUCKETS)]
     PageBuckets,
     #[error("the target's series take more memory than a target may: {limit} bytes")]
     Memory { limit: usize },

@@ -4,14 +4,13 @@ use sluice_otlp::wire::write_varint;
 use sluice_prometheus::native::{Native, Side, Span, width};
 
 use crate::custom::Classic;
+use crate::error::TOO_MANY_BUCKETS;
 use crate::labels::{Labels, NAME};
 use crate::message::{Last, Message, Result, zigzag};
 use crate::number::format_float;
 use crate::scraper::Reading;
 use crate::value::{Found, Value};
 use sluice_prometheus::Kind;
-
-const TOO_MANY_BUCKETS: &str = "the native histograms of the page have too many buckets";
 
 /// No page of text starts a series with it.
 const KEY_MARK: u8 = 0;
