@@ -57,16 +57,18 @@ async fn what_was_acknowledged_on_delivery_is_delivered() {
     what_was_acknowledged_is_delivered("delivered").await;
 }
 
-/// Scenario: a request waits for a slow backend when SIGTERM comes.
-/// Guarantee: the connection is asked to go (GOAWAY), and the request still gets its OK.
+/// Scenario: requests of one connection wait for a slow backend when SIGTERM comes.
+/// Guarantee: the connection is asked to go (GOAWAY), and each request still gets its OK.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_in_flight_is_answered() {
-    let faults = delaying(Duration::from_secs(2));
+    let faults = delaying(Duration::from_secs(4));
     let backend = faulty_backend(faults).await;
     let mut gateway = start(&backend, "delivered", Duration::from_secs(10)).await;
     let mut running =
         gateway.load(Signal::Traces).items(800).concurrency(1, 8).start().expect("a load");
-    assert!(eventually(gateway::SOON, async || backend.counts().requests > 0).await);
+    // A request that is sent after the GOAWAY would find no listener.
+    let held = async || gateway.metric("sluice_delivery_backlog_items", &[]).await;
+    assert!(eventually(gateway::SOON, async || held().await == 800.0).await, "{}", held().await);
     gateway.terminate();
     let report = running.finish().await.expect("a load");
     assert_eq!((report.accepted, report.unanswered), (800, 0), "{:?}", report.messages);
